@@ -14,13 +14,16 @@ from barrier_tck.reference_impl.config import (
     OnUnreadable,
     RestartConfig,
 )
+from barrier_tck.reference_impl.operators.event_time_process import EventTimers
 from barrier_tck.reference_impl.operators.functions import Count, CountIf, Emission, FloatSum, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import StreamJob
 from barrier_tck.reference_impl.operators.list_process import OperatorListState, OperatorStates
 from barrier_tck.reference_impl.operators.sinks import FileSink
-from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
+from barrier_tck.reference_impl.operators.sources import CollectionSource, Gap, ParquetSource
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
+from barrier_tck.reference_impl.operators.watermark_strategies import BoundedOutOfOrder, WatermarkAlignment
+from barrier_tck.reference_impl.operators.windows import EveryRecords, Session, Sliding, Tumbling
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
@@ -30,6 +33,7 @@ from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 __all__ = [
+    "BoundedOutOfOrder",
     "CheckpointConfig",
     "CheckpointMode",
     "CollectionSource",
@@ -38,10 +42,13 @@ __all__ = [
     "CountIf",
     "ElasticConfig",
     "Emission",
+    "EventTimers",
+    "EveryRecords",
     "ExponentialDelayRestart",
     "FailureRateRestart",
     "FileSink",
     "FloatSum",
+    "Gap",
     "JobConfig",
     "JobEnd",
     "JobGraph",
@@ -53,10 +60,14 @@ __all__ = [
     "OperatorStates",
     "ParquetSource",
     "RestartConfig",
+    "Session",
+    "Sliding",
     "SparkJobObserver",
     "SparkJobRunner",
     "SparkOptions",
     "StreamJob",
     "Sum",
+    "Tumbling",
+    "WatermarkAlignment",
     "session_settings",
 ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from barrier_tck.harness.reference.instrumented import (
     with_driver_instrument,
     with_instruments,
 )
-from barrier_tck.reference_impl.operators.api import Payload, SourceReader
+from barrier_tck.reference_impl.operators.api import NothingYet, Payload, SourceReader
 from barrier_tck.reference_impl.protocol.messages import (
     ChannelControl,
     CheckpointBarrier,
@@ -87,7 +87,7 @@ class ObservedReader:
     def restore(self, positions: Sequence[SplitPosition]) -> None:
         self.inner.restore(positions)
 
-    def poll(self) -> Payload | None:
+    def poll(self) -> Payload | NothingYet | None:
         """Return the next batch; if its split was not seen before, note where the batch begins."""
         if len(self._begun) == self._splits:
             return self.inner.poll()
@@ -98,6 +98,21 @@ class ObservedReader:
                 self._begun[old.split] = None
                 self._note(old.split, old.offset)
         return payload
+
+    @property
+    def split(self) -> str:
+        return self.inner.split
+
+    @property
+    def open_splits(self) -> Collection[str]:
+        return self.inner.open_splits
+
+    @property
+    def quiet_splits(self) -> Collection[str]:
+        return self.inner.quiet_splits
+
+    def pause(self, splits: Collection[str]) -> None:
+        self.inner.pause(splits)
 
     def positions(self) -> tuple[SplitPosition, ...]:
         return self.inner.positions()

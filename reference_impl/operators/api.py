@@ -6,7 +6,7 @@ or Arrow) is behind ``DataPlane``, of which there are two implementations that m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.functions import Place
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
+from barrier_tck.reference_impl.protocol.watermarks import EventTimeSnapshot
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     SnapshotFuture,
@@ -72,6 +73,10 @@ class OperatorContext:
     """The checkpoint that is restored; None if there is none, or if state was redistributed."""
     own_threads: bool = True
     """Whether stores of keyed state may work in threads of their own."""
+    event_time: EventTimeSnapshot | None = None
+    """How far event time had come in the subtask in the checkpoint that is restored (EVT-1)."""
+    emit_aside: Callable[[str, Payload], None] = lambda _output, _payload: None
+    """Emits a batch to a side output of the vertex, by its name."""
 
     @property
     def place(self) -> Place:
@@ -138,14 +143,37 @@ class MultiInputOperator(Operator, Protocol):
         """Process a batch that arrived on one input (``graph.Edge.input``) and return what is passed on, or None."""
 
 
+@dataclass(frozen=True, slots=True)
+class NothingYet:
+    """What a source gives if it has no record now, and has not ended."""
+
+    wait_ms: float
+    """After how long to ask again."""
+
+
 class SourceReader(Protocol):
     """Reads the splits of one source subtask, deterministically from a position (SRC-1)."""
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
         """Go to a position; called once, before the first ``poll``, and only on a restore."""
 
-    def poll(self) -> Payload | None:
-        """Return the next batch and advance, or None at the end of all splits."""
+    def poll(self) -> Payload | NothingYet | None:
+        """Return the next batch and advance, or that there is none yet, or None at the end of all splits."""
+
+    @property
+    def split(self) -> str:
+        """Return the split of the last batch; asked only behind one."""
+
+    @property
+    def open_splits(self) -> Collection[str]:
+        """Return the splits that have not ended, as far as this is known."""
+
+    @property
+    def quiet_splits(self) -> Collection[str]:
+        """Return the splits that had no record when they were asked last."""
+
+    def pause(self, splits: Collection[str]) -> None:
+        """Read nothing of these splits until this is called again; all others may be read (EVT-6)."""
 
     def positions(self) -> tuple[SplitPosition, ...]:
         """Return the position of every assigned split, those not yet begun included (offset 0)."""
@@ -221,6 +249,9 @@ class DataPlane(Protocol):
 
     def length(self, payload: Payload) -> int:
         """Return the number of records."""
+
+    def largest(self, payload: Payload, column: str) -> int | None:
+        """Return the largest integer in a column, None if it has none; raises JobUsageError if there is no column."""
 
     def from_rows(self, rows: Sequence[dict[str, Any]]) -> Payload:
         """Return rows (at least one, all with the same columns) as a batch."""

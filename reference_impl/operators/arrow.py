@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from barrier_tck.reference_impl.operators.arrow_keys import columns_of, groups_of_rows, stable_order
 from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
-from barrier_tck.reference_impl.operators.functions import Row, Vectorized
+from barrier_tck.reference_impl.operators.functions import Row, Vectorized, missing_column
 from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
@@ -131,6 +132,13 @@ class ArrowPlane:
 
     def length(self, payload: Any) -> int:
         return int(payload.num_rows)
+
+    def largest(self, payload: Any, column: str) -> int | None:
+        """Return the largest integer in a column, or None if all are null."""
+        if column not in payload.schema.names:
+            raise missing_column(column, payload.schema.names, "event time")
+        found: int | None = pc.max(payload.column(column)).as_py()
+        return found
 
     def from_rows(self, rows: Sequence[Row]) -> Any:
         """Return rows (at least one) as a payload; types follow from the values."""

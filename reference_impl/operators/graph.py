@@ -11,6 +11,7 @@ from typing import Protocol
 from barrier_tck.reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Source
 from barrier_tck.reference_impl.operators.loops import Loop, leads_to, looped
+from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkStrategy
 from barrier_tck.reference_impl.protocol.key_groups import key_group_range
 from barrier_tck.reference_impl.protocol.messages import JobShape, VertexShape
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
@@ -60,6 +61,13 @@ class Vertex:
     source: Source | None
     """Set on source vertices only."""
     operators: tuple[OperatorSpec, ...] = ()
+    watermarks: WatermarkStrategy | None = None
+    """How its source makes watermarks; None: it makes none (EVT-1)."""
+
+    @property
+    def side_outputs(self) -> tuple[str, ...]:
+        """Return the names of the outputs on which its operators emit beside the main one."""
+        return tuple(name for one in self.operators for name in getattr(one, "side_outputs", ()))
 
     @property
     def has_several_inputs(self) -> bool:
@@ -91,6 +99,8 @@ class Edge:
     """Which logical input of the target it feeds. Edges into the same input are a union."""
     feedback: bool = False
     """Whether the edge closes a loop: its target leads to its source. Without such edges, a graph has no cycle."""
+    output: str = ""
+    """Which side output of the source vertex it carries; empty: the main output."""
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
@@ -141,6 +151,12 @@ class JobGraph:
             )
         if not edge.feedback and names.index(edge.source) >= names.index(edge.target):
             raise JobUsageError(f"the edge {edge} goes backwards; only a feedback edge closes a loop")
+        if edge.output and edge.output not in self.vertex(edge.source).side_outputs:
+            known = ", ".join(self.vertex(edge.source).side_outputs) or "none"
+            raise JobUsageError(
+                f"the edge {edge} carries the side output {edge.output!r}, which {edge.source!r} does not have; it "
+                f"has: {known}"
+            )
         if (edge.partitioning is Partitioning.HASH) != bool(edge.key):
             wanted = "needs key columns" if not edge.key else "has key columns, which only a hash edge takes"
             raise JobUsageError(f"the {edge.partitioning.value} edge {edge} {wanted}")
@@ -187,10 +203,27 @@ class JobGraph:
                 f"operator {timed!r} has timers and is in a loop; that ends when no record goes round, and what waits "
                 "for a timer is not counted: take it out"
             )
+        self._check_event_time(vertex)
         if not vertex.operators and not self.output_edges_of(vertex.name):
             raise JobUsageError(
                 f"the records of vertex {vertex.name!r} go nowhere: it has neither an operator nor an output edge"
             )
+
+    def _check_event_time(self, vertex: Vertex) -> None:
+        if vertex.watermarks is not None and vertex.source is None:
+            raise JobUsageError(
+                f"vertex {vertex.name!r} makes watermarks and is no source: sources make them, and all others combine "
+                "those of their inputs"
+            )
+
+    @cached_property
+    def has_event_time(self) -> bool:
+        """Whether event time matters in the job: a source makes watermarks, or an operator follows them."""
+        return any(
+            vertex.watermarks is not None
+            or any(getattr(one, "follows_event_time", False) for one in vertex.operators)
+            for vertex in self.vertices
+        )
 
     def at_widths(self, widths: Mapping[str, int]) -> JobGraph:
         """Return the job with another parallelism of some vertices; raises JobUsageError if it cannot run so."""

@@ -26,6 +26,7 @@ from typing import Any
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.encoding import AGGREGATES_MAX
+from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess
 from barrier_tck.reference_impl.operators.functions import (
     Aggregate,
     Emission,
@@ -39,6 +40,8 @@ from barrier_tck.reference_impl.operators.list_process import ListFunction, List
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, Filter, FlatMap, Map
 from barrier_tck.reference_impl.operators.steps import Back, Chaining, Feed, Step, graph_of
 from barrier_tck.reference_impl.operators.timed_process import TimedProcess
+from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkStrategy
+from barrier_tck.reference_impl.operators.windows import Trigger, WindowAssigner, window_aggregate
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
@@ -56,8 +59,15 @@ class StreamJob:
         if self.max_parallelism < 1:
             raise JobUsageError(f"the maximum parallelism must be 1 or more, not {self.max_parallelism}")
 
-    def source(self, source: Source, parallelism: int = 1, name: str = "source") -> Stream:
-        return Stream(self, (Feed(Step(parallelism, source=source, name=name)),))
+    def source(
+        self,
+        source: Source,
+        parallelism: int = 1,
+        name: str = "source",
+        watermarks: WatermarkStrategy | None = None,
+    ) -> Stream:
+        """Read a source. ``watermarks`` says how far event time has come in it; windows need that (EVT-1)."""
+        return Stream(self, (Feed(Step(parallelism, source=source, watermarks=watermarks, name=name)),))
 
     def build(self, *ended: Stream) -> JobGraph:
         """Return the graph of all streams that ended in a sink, side by side where they have nothing in common.
@@ -160,8 +170,13 @@ class Stream:
         """Send the records of subtask i to subtask i of the next step, which gets a vertex of its own."""
         return self._sent(Partitioning.FORWARD)
 
+    def side_output(self, name: str) -> Stream:
+        """Go on with what the last operator emits to one of its side outputs, as late records of a window."""
+        _require_open(self)
+        return replace(self, ends=tuple(replace(end, output=name) for end in self.ends))
+
     def key_by(self, *columns: str) -> KeyedStream:
-        """Partition by the values of columns; ``aggregate``, ``process``, ``connect`` or ``join`` follows."""
+        """Partition by the values of columns; ``aggregate``, ``window``, ``process``, ``connect``, ``join`` follow."""
         if not columns:
             raise JobUsageError("key_by needs at least one column")
         _require_distinct("key_by", columns)
@@ -283,15 +298,17 @@ class KeyedStream:
         name: str = "process",
         chain: bool = False,
         timers: bool = False,
+        event_time: bool = False,
+        side_outputs: tuple[str, ...] = (),
     ) -> Stream:
         """Give every record to a function with states of its own per key; ``function`` makes one per subtask.
 
-        It is a ``KeyedFunction``; with ``timers`` a ``TimedFunction``, which may also act on a key later. ``name``
+        It is a ``KeyedFunction``; with ``timers`` a ``TimedFunction``, which may also act on a key later; with
+        ``event_time`` an ``EventTimeFunction``, which may do so in event time, too, and has ``side_outputs``. ``name``
         names the vertex and the operator; state is found under it after a restart. With ``chain`` it joins the vertex
         before it, whose input must have the same keys: operators in between must leave the key's columns as they are.
         """
-        timed = TimedProcess(name, (self.key,), function)
-        operator: OperatorSpec = timed if timers else KeyedProcess(name, self.key, function)
+        operator = _keyed_process(name, (self.key,), function, timers, event_time, side_outputs)
         if not chain:
             return _meeting((self,), operator, parallelism)
         last = self.stream.ends[0].step
@@ -302,6 +319,27 @@ class KeyedStream:
                 f"partitioned by {self.key!r} into {width}; leave out chain=True"
             )
         return self.stream.then(operator)
+
+    def window(
+        self,
+        assigner: WindowAssigner,
+        time: str,
+        aggregates: Mapping[str, Aggregate],
+        lateness_ms: int = 0,
+        trigger: Trigger | None = None,
+        parallelism: int | None = None,
+        name: str = "window",
+    ) -> Stream:
+        """Aggregate the records of each key by windows in event time (EVT-2); ``time`` is the column with it (ms).
+
+        A window fires when the watermark has passed its end, and once more for each record that is late by less than
+        ``lateness_ms``. Later ones go to ``.side_output("late")``. ``trigger`` fires windows early, too. ``name`` names
+        the vertex and the operator; state is found under it after a restart.
+        """
+        if not 1 <= len(aggregates) <= AGGREGATES_MAX:
+            raise JobUsageError(f"window takes 1 to {AGGREGATES_MAX} aggregates, not {len(aggregates)}")
+        windows = window_aggregate(name, self.key, assigner, time, aggregates, lateness_ms, trigger)
+        return _meeting((self,), windows, parallelism)
 
     def connect(self, *others: KeyedStream) -> ConnectedKeyedStreams:
         """Lead several keyed streams into one step: equal keys of all meet in one subtask; ``process`` follows."""
@@ -347,7 +385,7 @@ class KeyedStream:
 
     def __getattr__(self, step: str) -> Any:
         """Refuse any other step, and say which ones may follow."""
-        raise _cannot_follow("key_by", step, "aggregate, process, connect or join")
+        raise _cannot_follow("key_by", step, "aggregate, window, process, connect or join")
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,21 +434,41 @@ class ConnectedKeyedStreams:
         parallelism: int | None = None,
         name: str = "process",
         timers: bool = False,
+        event_time: bool = False,
+        side_outputs: tuple[str, ...] = (),
     ) -> Stream:
         """Give every record, with its input's number, to a function with states that all inputs share.
 
         Inputs are numbered from 0, in the order of connecting; ``function`` makes a ``KeyedCoFunction`` per subtask,
-        with ``timers`` a ``TimedFunction``. ``name`` names the vertex and the operator; state is found under it after
-        a restart.
+        with ``timers`` a ``TimedFunction``, with ``event_time`` an ``EventTimeFunction``, which has ``side_outputs``.
+        ``name`` names the vertex and the operator; state is found under it after a restart.
         """
         keys = tuple(keyed.key for keyed in self.streams)
-        return _meeting(
-            self.streams, (TimedProcess if timers else KeyedCoProcess)(name, keys, function), parallelism
-        )
+        operator = _keyed_process(name, keys, function, timers, event_time, side_outputs)
+        return _meeting(self.streams, operator, parallelism)
 
     def __getattr__(self, step: str) -> Any:
         """Refuse any other step, and say which ones may follow."""
         raise _cannot_follow("connect", step, "process")
+
+
+def _keyed_process(
+    name: str,
+    keys: tuple[tuple[str, ...], ...],
+    function: Callable[[], Any] | PerSubtask,
+    timers: bool,
+    event_time: bool,
+    side_outputs: tuple[str, ...],
+) -> OperatorSpec:
+    if event_time:
+        return EventTimeProcess(name, keys, function, side_outputs)
+    if side_outputs:
+        raise JobUsageError(f"{name!r}: only a function with event_time=True has side outputs")
+    if timers:
+        return TimedProcess(name, keys, function)
+    if len(keys) == 1:
+        return KeyedProcess(name, keys[0], function)
+    return KeyedCoProcess(name, keys, function)
 
 
 def _meeting(inputs: Sequence[KeyedStream], operator: OperatorSpec, parallelism: int | None) -> Stream:

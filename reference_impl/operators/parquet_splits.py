@@ -28,7 +28,8 @@ class ParquetSplits:
         self._batch_rows = batch_rows
         self._start_offset = start_offset
         self._require_within = require_within
-        self._open: Any = None
+        self._open: dict[str, Any] = {}
+        """Split -> its file, as long as it is read."""
 
     def batches(self, split: str, offset: int) -> Iterator[tuple[Any, int]]:
         """Read a split from a record on: row groups before it are skipped, the first one read is sliced.
@@ -38,8 +39,7 @@ class ParquetSplits:
         """
         path = self._files[split]
         try:
-            self.close()
-            self._open = file = pq.ParquetFile(path, memory_map=True)
+            file = self._open[split] = pq.ParquetFile(path, memory_map=True)
             self._require_columns(path, file.schema_arrow.names)
             metadata = file.metadata
             self._require_within(split, offset, metadata.num_rows, self._start_offset)
@@ -62,12 +62,14 @@ class ParquetSplits:
                 yield kept if self._columns is None else kept.select(self._columns), kept.num_rows
         except (OSError, pa.ArrowInvalid) as error:
             raise StorageError(f"cannot read {path}: {error}") from error
+        finally:
+            if split in self._open:
+                self._open.pop(split).close()
 
     def close(self) -> None:
-        """Close the file that is open, if any."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        """Close the files that are open."""
+        while self._open:
+            self._open.popitem()[1].close()
 
     def _require_columns(self, path: Path, present: list[str]) -> None:
         missing = [column for column in self._columns or [] if column not in present]

@@ -193,6 +193,13 @@ class RowPlane:
     def length(self, payload: Rows) -> int:
         return len(payload)
 
+    def largest(self, payload: Rows, column: str) -> int | None:
+        """Return the largest integer in a column, or None if all are null."""
+        try:
+            return max((row[column] for row in payload if row[column] is not None), default=None)
+        except KeyError as error:
+            raise missing_column(column, payload[0], "event time") from error
+
     def from_rows(self, rows: Sequence[Row]) -> Rows:
         return list(rows)
 

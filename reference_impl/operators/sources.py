@@ -2,22 +2,26 @@
 
 A source is cut into splits, each read in order. A position is the number of the *next* record of a split
 (what was read ends before it), and 0 is a position like any other, not the lack of one. Subtask i of p
-reads the splits i, i + p, ... of the list, one after the other; a batch never crosses splits (SRC-1).
+reads the splits i, i + p, ... of the list, one after the other or in turn; a batch never crosses splits (SRC-1).
+Watermarks need them in turn: the event time of a subtask has come only as far as that of its slowest split.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from barrier_tck.reference_impl.operators.api import DataPlane, Payload
+from barrier_tck.reference_impl.operators.api import DataPlane, NothingYet, Payload
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.protocol.messages import SplitPosition
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RestoreError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
+
+PAUSED_MS = 5.0
+"""After this time it is looked again whether a paused split may go on."""
 
 
 class SplitFormat(Protocol):
@@ -33,6 +37,25 @@ class SplitFormat(Protocol):
         """Release files."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which a split has no record, although it has not ended."""
+
+    split: str
+    offset: int
+    """From which record on; what lies before it is there."""
+    polls: int
+    """How often a reader that stands there is given nothing, in each attempt."""
+    wait_ms: float
+    """How long it waits each time."""
+
+    def __post_init__(self) -> None:
+        if self.offset < 0 or self.polls < 1 or self.wait_ms <= 0:
+            raise JobUsageError(
+                f"a gap needs an offset of 0 or more, and polls and wait_ms above 0, not {self}"
+            )
+
+
 class SplitReader:
     """A ``SourceReader`` over the splits of one subtask."""
 
@@ -44,15 +67,26 @@ class SplitReader:
         split_format: SplitFormat,
         start_offset: int,
         rate_limit: float | None,
+        in_turn: bool = False,
+        gaps: Sequence[Gap] = (),
     ) -> None:
+        """Read the subtask's splits one after another or, ``in_turn``, a batch of each at a time."""
         self.splits = tuple(all_splits[subtask_index::parallelism])
         self.offsets = dict.fromkeys(self.splits, start_offset)
         """Split -> number of its next record."""
         self._all_splits = frozenset(all_splits)
         self._format = split_format
         self._rate_limit = rate_limit
-        self._current = 0
-        self._batches: Iterator[tuple[Payload, int]] | None = None
+        self._in_turn = in_turn
+        self._open = list(self.splits)
+        """The splits that have not ended; in turn, the one that comes next stands first."""
+        self._batches: dict[str, Iterator[tuple[Payload, int]]] = {}
+        self._gaps = {split: [gap for gap in gaps if gap.split == split] for split in self.splits}
+        self._waited: dict[str, int] = {}
+        """Split -> how often the reader was given nothing at the gap where it stands."""
+        self._quiet: dict[str, None] = {}
+        self._paused: Collection[str] = ()
+        self._split = ""
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
         """Continue at these positions (REC-1); raises RestoreError for a split that this subtask does not have."""
@@ -67,20 +101,68 @@ class SplitReader:
             if position.offset < 0:
                 raise RestoreError(f"the position {position.offset} in split {position.split!r} is negative")
             self.offsets[position.split] = position.offset
+            ahead = [gap for gap in self._gaps[position.split] if gap.offset >= position.offset]
+            self._gaps[position.split] = ahead
 
-    def poll(self) -> Payload | None:
-        while self._current < len(self.splits):
-            split = self.splits[self._current]
-            if self._batches is None:
-                self._batches = self._format.batches(split, self.offsets[split])
-            batch = next(self._batches, None)
+    def poll(self) -> Payload | NothingYet | None:
+        waits: list[float] = []
+        for split in list(self._open):
+            wait_ms = PAUSED_MS if split in self._paused else self._gap_of(split)
+            batch = self._next_of(split) if wait_ms is None else None
             if batch is not None:
                 payload, records = batch
                 self.offsets[split] += records
+                self._quiet.pop(split, None)
+                self._split = split
+                if self._in_turn:
+                    self._open.remove(split)
+                    self._open.append(split)
                 return payload
-            self._batches = None
-            self._current += 1
-        return None
+            if wait_ms is None:
+                self._open.remove(split)
+                continue
+            waits.append(wait_ms)
+            if not self._in_turn:
+                break
+        return NothingYet(min(waits)) if waits else None
+
+    def _gap_of(self, split: str) -> float | None:
+        """Return how long to wait for the next record of a split; None if it is there, or the split has ended."""
+        gaps = self._gaps[split]
+        if not gaps or self.offsets[split] < gaps[0].offset:
+            return None
+        waited = self._waited[split] = self._waited.get(split, 0) + 1
+        if waited > gaps[0].polls:
+            del gaps[0], self._waited[split]
+            return self._gap_of(split)
+        self._quiet[split] = None
+        return gaps[0].wait_ms
+
+    def _next_of(self, split: str) -> tuple[Payload, int] | None:
+        if split not in self._batches:
+            self._batches[split] = self._format.batches(split, self.offsets[split])
+        batch = next(self._batches[split], None)
+        if batch is None:
+            del self._batches[split]
+        return batch
+
+    @property
+    def split(self) -> str:
+        """The split of the last batch."""
+        return self._split
+
+    @property
+    def open_splits(self) -> Collection[str]:
+        """The splits that have not ended, as far as this is known."""
+        return self._open
+
+    @property
+    def quiet_splits(self) -> Collection[str]:
+        """The splits that had no record when they were asked last."""
+        return self._quiet
+
+    def pause(self, splits: Collection[str]) -> None:
+        self._paused = splits
 
     def positions(self) -> tuple[SplitPosition, ...]:
         return tuple(SplitPosition(split, offset) for split, offset in self.offsets.items())
@@ -90,7 +172,7 @@ class SplitReader:
         return self._rate_limit
 
     def close(self) -> None:
-        self._batches = None
+        self._batches.clear()
         self._format.close()
 
 
@@ -123,6 +205,10 @@ class CollectionSource:
     """Records per second and subtask; None: as fast as it can."""
     start_offset: int = 0
     """Where each split begins: records before it are not part of the input."""
+    in_turn: bool = False
+    """Whether a subtask reads its splits in turn, a batch of each at a time."""
+    gaps: tuple[Gap, ...] = ()
+    """Where there is no record for a time."""
 
     def __post_init__(self) -> None:
         _require_positive("CollectionSource", batch_records=self.batch_records, rate_limit=self.rate_limit)
@@ -133,7 +219,16 @@ class CollectionSource:
         """Return the reader of the subtask's share."""
         rows = _RowSplits(dict(self.splits), self.batch_records, self.start_offset, plane)
         names = [name for name, _ in self.splits]
-        return SplitReader(names, subtask_index, parallelism, rows, self.start_offset, self.rate_limit)
+        return SplitReader(
+            names,
+            subtask_index,
+            parallelism,
+            rows,
+            self.start_offset,
+            self.rate_limit,
+            self.in_turn,
+            self.gaps,
+        )
 
 
 class _RowSplits:
@@ -183,6 +278,10 @@ class ParquetSource:
     """How often the files are read; above 1, each file is the splits ``name#0``, ``name#1``, and so on."""
     start_offset: int = 0
     """Where each split begins: records before it are not part of the input."""
+    in_turn: bool = False
+    """Whether a subtask reads its splits in turn, a batch of each at a time."""
+    gaps: tuple[Gap, ...] = ()
+    """Where there is no record for a time."""
 
     def __post_init__(self) -> None:
         _require_positive(
@@ -222,7 +321,14 @@ class ParquetSource:
         splits = self.split_files()
         parquet = _parquet_splits(splits, self.columns, self.batch_rows, self.start_offset)
         return SplitReader(
-            list(splits), subtask_index, parallelism, parquet, self.start_offset, self.rate_limit
+            list(splits),
+            subtask_index,
+            parallelism,
+            parquet,
+            self.start_offset,
+            self.rate_limit,
+            self.in_turn,
+            self.gaps,
         )
 
 
@@ -241,4 +347,4 @@ def _parquet_splits(
     return ParquetSplits(files, columns, batch_rows, start_offset, _require_within)
 
 
-__all__ = ["CollectionSource", "ParquetSource", "SplitFormat", "SplitReader"]
+__all__ = ["CollectionSource", "Gap", "ParquetSource", "SplitFormat", "SplitReader"]

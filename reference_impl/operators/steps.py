@@ -16,6 +16,7 @@ from enum import Enum
 
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
+from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkStrategy
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
@@ -37,6 +38,8 @@ class Feed:
     """None: the user did not choose; records stay in the same vertex if that is possible."""
     key: tuple[str, ...] = ()
     input: int = 0
+    output: str = ""
+    """Which side output of the step it is; empty: the main one."""
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +56,7 @@ class Step:
     parallelism: int
     feeds: tuple[Feed, ...] = ()
     source: Source | None = None
+    watermarks: WatermarkStrategy | None = None
     make: Callable[[str], OperatorSpec] | None = None
     """Makes the operator of its uid; None for a source."""
     uid: str | None = None
@@ -90,7 +94,7 @@ def graph_of(name: str, max_parallelism: int, ends: Sequence[Step]) -> JobGraph:
     ways_on = dict.fromkeys(found, 0)
     for step in found:
         for feed in (*step.feeds, *(step.back.feeds if step.back is not None else ())):
-            ways_on[feed.step] += 1
+            ways_on[feed.step] += not feed.output
     steps = [step for step in found if step.back is None]
     uids = _uids(steps)
     parts: dict[Step, _VertexParts] = {}
@@ -102,7 +106,9 @@ def graph_of(name: str, max_parallelism: int, ends: Sequence[Step]) -> JobGraph:
         if before is not None:
             part = parts[step] = parts[before]
         else:
-            part = parts[step] = _VertexParts(step.name or uids[step], step.parallelism, step.source)
+            part = parts[step] = _VertexParts(
+                step.name or uids[step], step.parallelism, step.source, step.watermarks
+            )
             edges.extend(_edge(parts[feed.step], part, feed) for feed in step.feeds if feed.step.back is None)
             closed.extend((part, feed) for feed in step.feeds if feed.step.back is not None)
         if step.make is not None:
@@ -120,16 +126,18 @@ class _VertexParts:
     name: str
     parallelism: int
     source: Source | None
+    watermarks: WatermarkStrategy | None = None
     operators: list[OperatorSpec] = field(default_factory=list)
 
     def vertex(self) -> Vertex:
-        return Vertex(self.name, self.parallelism, self.source, tuple(self.operators))
+        return Vertex(self.name, self.parallelism, self.source, tuple(self.operators), self.watermarks)
 
 
 def _edge(source: _VertexParts, target: _VertexParts, feed: Feed, feedback: bool = False) -> Edge:
     equal = source.parallelism == target.parallelism
     straight = Partitioning.FORWARD if equal else Partitioning.REBALANCE
-    return Edge(source.name, target.name, feed.partitioning or straight, feed.key, feed.input, feedback)
+    partitioning = feed.partitioning or straight
+    return Edge(source.name, target.name, partitioning, feed.key, feed.input, feedback, feed.output)
 
 
 def _feedback_edges(parts: dict[Step, _VertexParts], target: _VertexParts, feed: Feed) -> list[Edge]:
@@ -194,13 +202,13 @@ def _joins(step: Step, ways_on: dict[Step, int]) -> Step | None:
         return None
     (feed, *more) = step.feeds
     before = feed.step
-    straight = not more and feed.partitioning is None and before.back is None
+    straight = not more and feed.partitioning is None and before.back is None and not feed.output
     if straight and before.parallelism == step.parallelism:
         if ways_on[before] == 1:
             return before
         why = f"which goes on in {ways_on[before]} ways"
     else:
-        why = "for a shuffle, a union or another parallelism lies in between"
+        why = "for a shuffle, a union, a side output or another parallelism lies in between"
     if step.chaining is Chaining.ALWAYS:
         raise JobUsageError(f"{step.label!r} cannot be chained to {before.label!r}, {why}")
     return None

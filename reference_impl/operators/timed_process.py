@@ -41,9 +41,12 @@ _Due = tuple[int, int, bytes]
 class KeyedTimers:
     """The timers of one operator in one subtask. For each key there is at most one timer for each time."""
 
+    _state: ClassVar[str] = TIMERS
+    """The name of the state that holds them."""
+
     def __init__(self, store: KeyedStateStore, groups: KeyGroupRange, now_ms: Callable[[], float]) -> None:
         self._store = store
-        self._codec: Codec[list[int]] = Codec(TIMERS, list[int])
+        self._codec: Codec[list[int]] = Codec(self._state, list[int])
         self._now_ms = now_ms
         self.ended = False
         """Whether the input has ended. Every timer goes off then, before its time; a timer that sets itself again must
@@ -54,7 +57,7 @@ class KeyedTimers:
         self._queue: list[_Due] = [
             (at_ms, group, key)
             for group in groups
-            for key, data in store.scan(TIMERS, group)
+            for key, data in store.scan(self._state, group)
             for at_ms in self._codec.decode(data)
         ]
         """What may be due, the earliest first; what was deleted meanwhile is skipped."""

@@ -18,6 +18,7 @@ from barrier_tck.reference_impl.ids import (
     SubtaskId,
 )
 from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
+from barrier_tck.reference_impl.protocol.watermarks import EventTimeSnapshot
 from barrier_tck.reference_impl.runtime_errors import StorageCause
 
 # --- elements of a data channel -----------------------------------------------------------------------------
@@ -71,6 +72,10 @@ class SplitPosition(msgspec.Struct, frozen=True):
 
     split: str
     offset: int
+    watermark_ms: int | msgspec.UnsetType = msgspec.UNSET
+    """How far event time has come in it (EVT-1); unset if the source makes no watermarks, or none came of it yet."""
+    idle: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether it counted as idle; unset if not."""
 
 
 class StateHandle(msgspec.Struct, frozen=True):
@@ -184,6 +189,8 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     redistributed: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether its state was taken by subtasks with other key groups, so that increments cannot build on it (SNP-5).
     Unset in every stored part."""
+    event_time: EventTimeSnapshot | msgspec.UnsetType = msgspec.UNSET
+    """How far event time has come in it (EVT-1); unset in a job that knows none."""
 
     def handles(self) -> tuple[StateHandle, ...]:
         """Return every state file that this snapshot needs."""

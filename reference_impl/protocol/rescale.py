@@ -40,6 +40,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateList,
     SubtaskSnapshot,
 )
+from barrier_tck.reference_impl.protocol.rescaled_watermarks import redistributed_event_time
 from barrier_tck.reference_impl.protocol.transactions import TransactionHandle, owner_of
 
 
@@ -88,8 +89,17 @@ def redistributed(completed: CompletedCheckpoint, job: NewJob) -> CompletedCheck
         return _with_lists_for_all(completed)
     rerouted = dict(_rerouted(completed, completed.job, job))
     parts = _by_vertex(completed)
+    was, now = widths_of(completed.job), widths_of(job.shape)
+    widened = {edge.target for edge in job.edges if was[edge.source] != now[edge.source]}
     new = [
-        _with_channels(part, rerouted)
+        _with_channels(
+            part,
+            rerouted,
+            parts.get(vertex.name, []),
+            completed.job,
+            vertex.name in widened,
+            vertex.parallelism,
+        )
         for vertex in job.shape.vertices
         for part in _spread(
             parts.get(vertex.name, []),
@@ -329,13 +339,28 @@ def _first(receiver: ChannelState | None, channel: ChannelId) -> int:
 
 
 def _with_channels(
-    part: SubtaskSnapshot, rerouted: Mapping[SubtaskId, Sequence[ReroutedChannel]]
+    part: SubtaskSnapshot,
+    rerouted: Mapping[SubtaskId, Sequence[ReroutedChannel]],
+    former: Sequence[SubtaskSnapshot],
+    before: JobShape,
+    senders_changed: bool,
+    parallelism: int,
 ) -> SubtaskSnapshot:
+    """Return a part with the records in flight and the event time of its new place."""
+    taken_over = tuple(rerouted.get(part.subtask, ()))
     return SubtaskSnapshot(
         part.subtask,
         part.attempt,
         part.operators,
         finished=part.finished,
-        rerouted=tuple(rerouted.get(part.subtask, ())) or msgspec.UNSET,
+        rerouted=taken_over or msgspec.UNSET,
         redistributed=part.redistributed,
+        event_time=redistributed_event_time(
+            former,
+            part.subtask.index,
+            parallelism,
+            before.max_parallelism,
+            senders_changed,
+            bool(taken_over),
+        ),
     )

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import ChannelId, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.elements import encode_element
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph
 from barrier_tck.reference_impl.protocol.alignment_states import ChannelPolicy
 from barrier_tck.reference_impl.protocol.messages import (
@@ -231,10 +232,10 @@ class EncodedChannels:
         return ChannelState(handle, held, channel_state.contents(outputs))
 
     def _fragments(self, channels: Mapping[ChannelId, Sequence[Buffer]]) -> dict[ChannelId, list[Fragment]]:
-        encode = self.plane.encode
         return {
             channel: [
-                buffer if isinstance(buffer, Fragment) else Fragment(encode(buffer)) for buffer in found
+                buffer if isinstance(buffer, Fragment) else Fragment(encode_element(self.plane, buffer))
+                for buffer in found
             ]
             for channel, found in channels.items()
         }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from barrier_tck.reference_impl.config import OnUnreadable
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, OperatorContext, SourceReader
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
+from barrier_tck.reference_impl.runtime.routing import Router
 from barrier_tck.reference_impl.runtime.sink_files import SinkFiles
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
@@ -25,8 +28,11 @@ def context_of(
     state_backend: StateBackend,
     working: WorkingDirectory,
     copies: StateCopies,
+    router: Router,
 ) -> OperatorContext:
     """Return the context of every operator of a subtask."""
+    restore = deployment.restore
+    event_time = restore.event_time if restore is not None else msgspec.UNSET
     return OperatorContext(
         job=deployment.job,
         subtask=deployment.subtask,
@@ -48,6 +54,8 @@ def context_of(
         now_ms=ports.clock.now_ms,
         restored=built_on(deployment),
         own_threads=ports.own_threads,
+        event_time=None if isinstance(event_time, msgspec.UnsetType) else event_time,
+        emit_aside=router.emit_aside,
     )
 
 

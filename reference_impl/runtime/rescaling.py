@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
-from barrier_tck.reference_impl.operators.api import DataPlane, Payload
+from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.elements import Element, decode_element, encode_element
 from barrier_tck.reference_impl.operators.graph import JobGraph, Partitioning
 from barrier_tck.reference_impl.protocol.messages import ReroutedChannel, StateHandle
 from barrier_tck.reference_impl.protocol.rescale import EdgeShape, NewJob
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError
 from barrier_tck.reference_impl.state.backend import StateReader
 from barrier_tck.reference_impl.storage import channel_state
@@ -56,16 +60,16 @@ class Rerouting:
         for one, batch in ordered:
             own = self._own(one, batch)
             if own is not None:
-                found.setdefault(one.target, []).append(Fragment(self._plane.encode(own)))
+                found.setdefault(one.target, []).append(Fragment(encode_element(self._plane, own)))
         return found
 
-    def batches(self, one: ReroutedChannel) -> Iterator[Payload]:
-        """Yield the batches of a former channel. What its sender holds may begin with the rest of a batch."""
+    def batches(self, one: ReroutedChannel) -> Iterator[Element]:
+        """Yield the elements of a former channel. What its sender holds may begin with the rest of a batch."""
         waiting: list[bytes] = []
         for fragment in self._fragments(one):
             waiting.append(fragment.data)
             if not fragment.more:
-                yield self._plane.decode(b"".join(waiting))
+                yield decode_element(self._plane, b"".join(waiting))
                 waiting.clear()
         if waiting:
             names = ", ".join(file.name for file in one.files)
@@ -84,8 +88,15 @@ class Rerouting:
             self._read[file.name] = channel_state.decode(content, self._plane.name, file.name)
         return self._read[file.name]
 
-    def _own(self, one: ReroutedChannel, batch: Payload) -> Payload | None:
-        """Return the records of a batch that belong to this subtask; None if there are none."""
+    def _own(self, one: ReroutedChannel, batch: Element) -> Element | None:
+        """Return the records of a batch that belong to this subtask; None if there are none.
+
+        A watermark counts for the key groups of the receiver that it was on its way to (EVT-1). Where records have no
+        key, it is left out: senders repeat theirs after such a start.
+        """
+        if isinstance(batch, Watermark):
+            is_first = batch.origin is None
+            return replace(batch, origin=one.origin) if one.by_key and is_first else None
         if not one.by_key:
             return batch
         edge, graph = self._graph.edge_of(one.target), self._graph

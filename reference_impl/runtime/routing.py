@@ -9,6 +9,7 @@ from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph, Partitioning
 from barrier_tck.reference_impl.protocol.messages import ChannelControl
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime.ports import ChannelOutput
 
 _Route = Callable[[Payload], None]
@@ -22,6 +23,10 @@ class Router:
         """Work out the channel numbers of every output edge."""
         self._output = output
         self._routes: list[_Route] = []
+        self._aside: dict[str, list[_Route]] = {}
+        """Side output -> its routes."""
+        self._ahead: list[int] = []
+        """The channels that do not lead back in a loop."""
         first = 0
         for edge in graph.output_edges_of(subtask.vertex):
             forward = edge.partitioning is Partitioning.FORWARD
@@ -33,14 +38,27 @@ class Router:
                     route = _to_every_one(output, first, width)
                 case Partitioning.FORWARD | Partitioning.REBALANCE:
                     route = _in_turn(output, first, width, subtask.index)
-            self._routes.append(route)
+            (self._aside.setdefault(edge.output, []) if edge.output else self._routes).append(route)
+            self._ahead += [] if edge.feedback else range(first, first + width)
             first += width
         self._channels = first
 
     def emit(self, payload: Payload) -> None:
-        """Send a batch along every output edge."""
+        """Send a batch along every edge of the main output."""
         for route in self._routes:
             route(payload)
+
+    def emit_aside(self, output: str, payload: Payload) -> None:
+        """Send a batch along every edge of a side output; nobody may want it."""
+        for route in self._aside.get(output, ()):
+            route(payload)
+
+    def send_watermark(self, watermark: Watermark) -> None:
+        """Append a watermark to every output channel, behind the records sent before (EVT-1); not round a loop, which
+        ends when nothing goes round.
+        """
+        for channel in self._ahead:
+            self._output.send_data(channel, watermark)
 
     def send_control(self, element: ChannelControl) -> None:
         """Append a control element to every output channel."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import (
     ChannelState,
@@ -13,6 +15,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SnapshotMetrics,
     StateHandle,
 )
+from barrier_tck.reference_impl.protocol.watermarks import EventTimeSnapshot
 from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 
@@ -48,6 +51,7 @@ class SnapshotInProgress:
         self._written: list[StateHandle] = []
         self.checkpoint = checkpoint
         self.channels: ChannelState | None = None
+        self.event_time: EventTimeSnapshot | msgspec.UnsetType = msgspec.UNSET
         self.parts: tuple[OperatorSnapshot, ...] = ()
         self._futures: list[SnapshotFuture[OperatorSnapshot] | OperatorSnapshot] = []
         self._started_at_ms = started_at_ms

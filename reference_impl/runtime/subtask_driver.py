@@ -13,9 +13,12 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
+import msgspec
+
 from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, Payload
+from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, NothingYet, Payload
+from barrier_tck.reference_impl.operators.elements import Element
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.alignment_states import ChannelPolicy
 from barrier_tck.reference_impl.protocol.messages import (
@@ -76,6 +79,7 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
     SnapshotTaken,
     SubtaskEvent,
 )
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime.channel_snapshots import ChannelSnapshots, policies_of
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.loop_member import LoopMember
@@ -86,6 +90,7 @@ from barrier_tck.reference_impl.runtime.snapshot_in_progress import SnapshotInPr
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_end import SubtaskEnd
+from barrier_tck.reference_impl.runtime.subtask_event_time import SourceEventTime, SubtaskEventTime
 from barrier_tck.reference_impl.runtime.subtask_timers import SubtaskTimers
 from barrier_tck.reference_impl.runtime.unconfirmed_snapshots import UnconfirmedSnapshots
 from barrier_tck.reference_impl.runtime.withheld_input import WithheldInput
@@ -142,12 +147,22 @@ class SubtaskDriver:
         self._working = WorkingDirectory(state_backend, ports.working_root)
         key_groups = graph.key_groups_of(deployment.subtask)
         self.copies = StateCopies(deployment, key_groups, ports, components)
-        self._context = context_of(deployment, graph, ports, state_backend, self._working, self.copies)
+        self._router = Router(graph, deployment.subtask, plane, self._loop or ports.output)
+        self._context = context_of(
+            deployment, graph, ports, state_backend, self._working, self.copies, self._router
+        )
         self.reader = reader_of(deployment, graph, ports, plane, components)
         self._source_uid = vertex.source_uid
         self._plane = plane
-        self._router = Router(graph, deployment.subtask, plane, self._loop or ports.output)
-        self._end = SubtaskEnd(deployment, self.operators, self._router, ports.coordinator, self.is_terminal)
+        parts = graph, deployment.subtask, self.operators, self._router
+        self._splits_time = (
+            SourceEventTime(*parts, plane, self.reader, ports.clock) if self.reader is not None else None
+        )
+        """Event time, in a source."""
+        self._event_time = self._splits_time or SubtaskEventTime(*parts)
+        self._end = SubtaskEnd(
+            deployment, self.operators, self._router, ports.coordinator, self.is_terminal, self._event_time
+        )
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
         self._timers = SubtaskTimers(self.operators, ports.timers, ports.clock, ports.has_room)
         self._alignment_started_ms: dict[CheckpointId, float] = {}
@@ -174,15 +189,20 @@ class SubtaskDriver:
             self._loop.recover(self.channels.recovered)
         self.copies.restored()
         source_part = parts.get(self._source_uid)
+        event_time = restore.event_time if restore is not None else msgspec.UNSET
         if self.reader is not None and source_part is not None:
             self.reader.restore(source_part.positions)
+        if self._splits_time is not None and source_part is not None and event_time is not msgspec.UNSET:
+            self._splits_time.restore_splits(event_time, source_part.positions)
+        elif event_time is not msgspec.UNSET:
+            self._event_time.restore(event_time)
         if restore is not None:
             probe.reach(RuntimePoint.RESTORED, self.deployment.restored_checkpoint)
         self._timers.arm()
         self.ports.coordinator.send(SubtaskRunning(self.deployment.attempt, self.deployment.subtask))
 
-    def on_data(self, channel: int, payload: Payload) -> None:
-        """Process a batch that was read from an input channel that is not held back."""
+    def on_data(self, channel: int, payload: Element) -> None:
+        """Process a batch or a watermark that was read from an input channel that is not held back."""
         if self._recorded_in_line and self.recording[channel]:
             self.on_arrived(channel, payload, in_line=True)
         if self._withheld.begun:
@@ -191,13 +211,18 @@ class SubtaskDriver:
         self._process(channel, payload)
         self.ports.probe.reach(RECORDS_PROCESSED)
 
-    def _process(self, channel: int, payload: Payload) -> None:
+    def _process(self, channel: int, payload: Element) -> None:
+        if isinstance(payload, Watermark):
+            self._event_time.take(channel, payload, self.run_chain)
+            return
         if self._loop is not None:
             self._loop.take(channel)
         if self._multi_input is None:
             self.run_chain(0, payload)
         else:
             self.run_chain(1, self._multi_input.process_input(payload, self._input_numbers[channel]))
+        if self._event_time.has_timers:
+            self._event_time.fire_due(self.run_chain)
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
         """Take a control element that was read from an input channel that is not held back."""
@@ -214,6 +239,8 @@ class SubtaskDriver:
     def _end_input(self, channel: int) -> None:
         if self._loop is not None and channel in self._loop.feedback:
             return  # it ended with the loop, before its sender's own input did
+        if not self._withheld.begun and channel < len(self.blocked):
+            self._event_time.input_ended(channel, self.run_chain)
         self.feed(InputEnded(channel))
         if self._withheld.begun:
             self._withheld.add(channel, None)
@@ -246,6 +273,8 @@ class SubtaskDriver:
     def on_timer(self, name: str) -> None:
         if (checkpoint := self._timers.due(name, self.run_chain)) is not None:
             self.feed(AlignmentTimedOut(checkpoint))
+        elif self._event_time.has_timers:
+            self._event_time.fire_due(self.run_chain)
 
     def on_message(self, message: ToSubtask) -> None:
         match message:
@@ -267,13 +296,20 @@ class SubtaskDriver:
 
         Returns the milliseconds to wait before the next poll (0: none), or None once the source is exhausted.
         """
-        assert self.reader is not None, "only a source is polled"
+        assert self.reader is not None and self._splits_time is not None, "only a source is polled"
         payload = None if self.deployment.finished_before else self.reader.poll()
         if payload is None:
             self.exhausted = True
             self._end_input(len(self.blocked))
             return None
+        if isinstance(payload, NothingYet):
+            self._splits_time.nothing_yet(self.run_chain)
+            return payload.wait_ms
+        self._splits_time.before_batch(self.run_chain)
         self.run_chain(0, payload)
+        self._splits_time.after_batch(payload, self.run_chain)
+        if self._event_time.has_timers:
+            self._event_time.fire_due(self.run_chain)
         self.ports.probe.reach(RECORDS_PROCESSED)
         limit = self.reader.rate_limit
         return 0.0 if limit is None else 1000.0 * self._plane.length(payload) / limit
@@ -353,14 +389,16 @@ class SubtaskDriver:
             for position, operator in enumerate(self.operators):
                 for payload in operator.before_barrier(barrier.checkpoint):
                     self.run_chain(position + 1, payload)
-            if self.reader is not None:
-                snapshot.add_finished(OperatorSnapshot(self._source_uid, positions=self.reader.positions()))
+            if self._splits_time is not None:
+                positions = self._splits_time.positions()
+                snapshot.add_finished(OperatorSnapshot(self._source_uid, positions=positions))
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
         except RuntimeFailure as error:
             self._cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
+        snapshot.event_time = self._event_time.snapshot()
         snapshot.sync_ended(self.ports.clock.now_ms())
         self._snapshots[barrier.checkpoint] = snapshot
         self.ports.probe.reach(RuntimePoint.SNAPSHOT_TAKEN, barrier.checkpoint)
@@ -403,8 +441,10 @@ class SubtaskDriver:
         for channel, payload in self._withheld.take():
             if payload is not None:
                 self._process(channel, payload)
-            elif self._loop is not None:
-                self._loop.input_ended(channel)
+            else:
+                self._event_time.input_ended(channel, self.run_chain)
+                if self._loop is not None:
+                    self._loop.input_ended(channel)
 
     def _store_snapshot(self, command: StoreSnapshot) -> None:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
@@ -475,7 +515,13 @@ class SubtaskDriver:
         snapshot = self._snapshots.pop(command.checkpoint)
         self.channels.drop(command.checkpoint)
         deployment = self.deployment
-        part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts, snapshot.channels)
+        part = SubtaskSnapshot(
+            deployment.subtask,
+            deployment.attempt,
+            snapshot.parts,
+            snapshot.channels,
+            event_time=snapshot.event_time,
+        )
         metrics = snapshot.metrics(self.copies.report(command.checkpoint))
         self._unconfirmed.acknowledged(command.checkpoint, part)
         self.ports.coordinator.send(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -22,6 +23,7 @@ from barrier_tck.reference_impl.runtime.operator_contexts import commit_without_
 from barrier_tck.reference_impl.runtime.ports import CoordinatorLink
 from barrier_tck.reference_impl.runtime.routing import Router
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
+from barrier_tck.reference_impl.runtime.subtask_event_time import SubtaskEventTime
 
 
 class SubtaskEnd:
@@ -34,19 +36,21 @@ class SubtaskEnd:
         router: Router,
         coordinator: CoordinatorLink,
         is_terminal: bool,
+        event_time: SubtaskEventTime,
     ) -> None:
         self._deployment = deployment
         self._operators = operators
         self._router = router
         self._coordinator = coordinator
         self._is_terminal = is_terminal
+        self._event_time = event_time
 
     def end_input(self, run_chain: Callable[[int, Payload | None], None]) -> None:
         """Emit the last output of the operators, unless they had in the checkpoint restored, and pass the end on."""
         deployment = self._deployment
         if not deployment.finished_before:
             for position, operator in enumerate(self._operators):
-                for payload in operator.end_of_input():
+                for payload in chain(self._event_time.end(operator), operator.end_of_input()):
                     run_chain(position + 1, payload)
         self._router.send_control(EndOfInput())
         if not self._is_terminal:
@@ -76,7 +80,13 @@ class SubtaskEnd:
             )
             read = (OperatorSnapshot(source, positions=reader.positions()),) if reader is not None else ()
             operators = (*read, *own)
-        part = SubtaskSnapshot(deployment.subtask, deployment.attempt, operators, finished=True)
+        part = SubtaskSnapshot(
+            deployment.subtask,
+            deployment.attempt,
+            operators,
+            finished=True,
+            event_time=self._event_time.at_the_end(),
+        )
         self._coordinator.send(SubtaskFinished(deployment.attempt, deployment.subtask, part))
 
 

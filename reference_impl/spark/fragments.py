@@ -11,6 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.elements import Element, decode_element
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError
 from barrier_tck.reference_impl.spark.control_wire import WireError
 from barrier_tck.reference_impl.storage.channel_state import Fragment
@@ -37,8 +38,8 @@ class Joiner:
         self.waiting: list[Fragment] = []
         """The pieces of the batch that is not whole yet."""
 
-    def add(self, fragment: Fragment) -> pa.RecordBatch | None:
-        """Take the next piece; returns the batch with the last one. Raises WireError if they are not a batch."""
+    def add(self, fragment: Fragment) -> Element | None:
+        """Take the next piece; returns the element with the last one. Raises WireError if they are none."""
         self._length += len(fragment.data)
         if self._length > self._longest:
             raise WireError(f"a batch of more than {self._longest} bytes, in fragments")
@@ -48,7 +49,7 @@ class Joiner:
         data = b"".join(piece.data for piece in self.waiting)
         self.waiting, self._length = [], 0
         try:
-            return _PLANE.decode(data)
+            return decode_element(_PLANE, data)
         except CorruptStateError as error:
             raise WireError(f"{len(data)} bytes of fragments that are not a batch: {error}") from error
 

@@ -18,7 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.elements import encode_watermark
 from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError, RuntimeFailure
 from barrier_tck.reference_impl.spark.batch_serializer import DictionaryDecoder
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
@@ -261,8 +263,12 @@ class BufferedOutput:
         """Whether a buffer is over its bound, so that the loop should take no data."""
         return any(buffer.full for buffer in self._buffers)
 
-    def send_data(self, channel: int, payload: pa.RecordBatch) -> None:
-        """Append a batch to a channel, in fragments if it is large."""
+    def send_data(self, channel: int, payload: pa.RecordBatch | Watermark) -> None:
+        """Append a batch to a channel, in fragments if it is large, or a watermark, which travels as one."""
+        if isinstance(payload, Watermark):
+            data = encode_watermark(payload)
+            self._buffers[channel].append(Fragment(data), len(data))
+            return
         if not isinstance(payload, pa.RecordBatch):
             raise JobUsageError(f"a channel takes Arrow record batches, not {type(payload).__name__}")
         if self._decoder is None or not self._decoder.takes(payload):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
@@ -10,6 +11,7 @@ from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
+from barrier_tck.reference_impl.protocol.watermarks import EventTimeSnapshot
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from tests.reference_impl.storage_fakes import MemoryFileSystem
@@ -32,12 +34,17 @@ class Storage:
 
 
 def opened(
-    spec: Any, plane: DataPlane, storage: Storage | None = None, restored: OperatorSnapshot | None = None
+    spec: Any,
+    plane: DataPlane,
+    storage: Storage | None = None,
+    restored: OperatorSnapshot | None = None,
+    event_time: EventTimeSnapshot | None = None,
+    aside: Callable[[str, Any], None] = lambda _output, _payload: None,
 ) -> Any:
     operator, storage = spec.build(plane), storage or Storage()
     context = OperatorContext(
         "job", SubtaskId("joined", 1), 3, AttemptNumber(2), KeyGroupRange(0, GROUPS), GROUPS,
-        HeapStateBackend(), storage, storage, MemoryFileSystem(),
+        HeapStateBackend(), storage, storage, MemoryFileSystem(), event_time=event_time, emit_aside=aside,
     )  # fmt: skip
     operator.open(context, restored)
     return operator

@@ -82,7 +82,7 @@ def test_a_collection_feeds_both_planes(tmp_path: Path) -> None:
     files = LocalFileSystem(tmp_path)
     assert source.open(0, 1, files, RowPlane()).poll() == ROWS
     batch = source.open(0, 1, files, ArrowPlane()).poll()
-    assert batch is not None
+    assert isinstance(batch, pa.RecordBatch)
     assert batch.to_pylist() == ROWS
 
 

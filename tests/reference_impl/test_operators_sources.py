@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barrier_tck.reference_impl.operators.api import NothingYet
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource, SplitReader
@@ -51,6 +52,7 @@ def opened(source: Any, index: int = 0, parallelism: int = 1) -> SplitReader:
 def drained(reader: SplitReader) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     while (payload := reader.poll()) is not None:
+        assert not isinstance(payload, NothingYet)
         rows = payload if isinstance(payload, list) else payload.to_pylist()
         assert rows
         assert len({row["split"] for row in rows}) == 1, "a batch crossed splits"
@@ -78,6 +80,7 @@ def test_reading_from_a_position_gives_exactly_the_rest(
     before: list[tuple[str, int]] = []
     for _ in range(polls):
         payload = first.poll()
+        assert not isinstance(payload, NothingYet)
         rows = [] if payload is None else payload if isinstance(payload, list) else payload.to_pylist()
         before += [(row["split"], row["i"]) for row in rows]
     second = opened(source)
@@ -153,6 +156,7 @@ def test_files_can_be_read_several_times_as_several_splits(directory: Path) -> N
     assert _offsets(reader) == [("c.parquet#0", 0), ("c.parquet#1", 0)]
     rows = []
     while (payload := reader.poll()) is not None:
+        assert not isinstance(payload, NothingYet)
         rows += payload.column("i").to_pylist()
     assert rows == [*range(7), *range(7)]
     assert _offsets(reader) == [("c.parquet#0", 7), ("c.parquet#1", 7)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from barrier_tck.reference_impl.config import JobConfig
@@ -59,7 +60,8 @@ def test_a_subtask_that_finishes_hands_on_the_lists_of_every_operator_of_its_cha
         operators.append(operator)
     sent: Any = Sent()
     deployment = SubtaskDeployment("job", SUBTASK, AttemptNumber(2), JobConfig(), restored, CheckpointId(1))
-    SubtaskEnd(deployment, operators, sent, sent, is_terminal=False).finish("read", None)
+    event_time: Any = type("EventTime", (), {"at_the_end": staticmethod(lambda: msgspec.UNSET)})
+    SubtaskEnd(deployment, operators, sent, sent, False, event_time).finish("read", None)
     (last,) = sent.messages
     assert isinstance(last, SubtaskFinished)
     assert last.snapshot.finished

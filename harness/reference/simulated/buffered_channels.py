@@ -25,6 +25,7 @@ from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.elements import decode_element, encode_element
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, CompletedCheckpoint, EndOfChannel
 from barrier_tck.reference_impl.runtime.ports import Buffer
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -142,7 +143,7 @@ class BufferedChannel(DataChannel):
         size = self.buffer_bytes
         if size is None:
             return (payload,)
-        data = self._plane.encode(payload)
+        data = encode_element(self._plane, payload)
         starts = range(0, len(data), size)
         return [Fragment(data[start : start + size], start + size < len(data)) for start in starts]
 
@@ -302,7 +303,8 @@ class BufferedChannel(DataChannel):
             else:
                 self.send_credit()
             if isinstance(element, _Batch):
-                element = self._plane.decode(b"".join(fragment.data for fragment in element.fragments))
+                data = b"".join(fragment.data for fragment in element.fragments)
+                element = decode_element(self._plane, data)
         elif isinstance(element, CheckpointBarrier):
             self._passed = max(self._passed, element.checkpoint)
         return is_data, element

@@ -1,0 +1,76 @@
+"""How a source makes watermarks: from the event times of what it reads, split by split (EVT-1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
+
+
+class WatermarkStrategy(Protocol):
+    """Makes the watermarks of one split; a value that is shipped to subtasks.
+
+    It keeps nothing: all that a split knows of event time is its watermark, which is part of every snapshot with the
+    split's position, and moves with it (EVT-1).
+    """
+
+    @property
+    def column(self) -> str:
+        """Return the column with the event time of a record, in milliseconds of the epoch."""
+
+    @property
+    def idle_after_ms(self) -> float | None:
+        """Return for how long a split must have no record to count as idle (ms); None: it never does."""
+
+    @property
+    def alignment(self) -> WatermarkAlignment | None:
+        """Return with which other sources its splits keep in step; None: with none."""
+
+    def after(self, watermark_ms: int, largest_ms: int) -> int:
+        """Return the watermark (ms) behind a batch, from the one ahead of it and the largest event time in it.
+
+        One that would go back is ignored.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAlignment:
+    """Sources that keep in step (EVT-6): no split of one reads on while it is too far ahead of the slowest one.
+
+    A split that is idle or has ended holds up none.
+    """
+
+    group: str
+    """The name that the sources of the group share."""
+    drift_ms: int
+    """How far (ms of event time) a split may be ahead of the smallest watermark of the group."""
+
+    def __post_init__(self) -> None:
+        if not self.group:
+            raise JobUsageError("WatermarkAlignment needs the name of a group")
+        if self.drift_ms < 0:
+            raise JobUsageError(f"WatermarkAlignment: drift_ms must be 0 or more, not {self.drift_ms}")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedOutOfOrder:
+    """Records of a split come at most so much out of order; one that is further behind is late."""
+
+    column: str
+    """The column with the event time, in milliseconds of the epoch."""
+    bound_ms: int = 0
+    """The largest event time so far, less this and 1 ms, is the watermark."""
+    idle_after_ms: float | None = None
+    """For how long a split must have no record to count as idle (ms); None: it never does."""
+    alignment: WatermarkAlignment | None = None
+    """With which other sources its splits keep in step."""
+
+    def __post_init__(self) -> None:
+        if self.bound_ms < 0:
+            raise JobUsageError(f"BoundedOutOfOrder: bound_ms must be 0 or more, not {self.bound_ms}")
+        if self.idle_after_ms is not None and self.idle_after_ms <= 0:
+            raise JobUsageError(f"BoundedOutOfOrder: idle_after_ms must be above 0, not {self.idle_after_ms}")
+
+    def after(self, watermark_ms: int, largest_ms: int) -> int:
+        return max(watermark_ms, largest_ms - self.bound_ms - 1)
