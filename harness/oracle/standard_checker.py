@@ -26,6 +26,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.connected_components import NODE
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.kinds.changes import CHANGES
 
 
@@ -36,6 +37,7 @@ class Meaning(Enum):
     COMPONENTS = "messages between nodes, in any order"
     EMITTED = "totals of each key, at whatever moments they are emitted"
     SEQUENTIAL = "the workload's sequential model"
+    REPLAYED = "models of its operators, which replay the order of arrival"
     BY_VERTEX = "the meaning of each operator, vertex by vertex"
 
 
@@ -76,6 +78,12 @@ class TrialToJudge:
             return Meaning.COMPONENTS
         if any(vertex.kind == CHANGES for vertex in self.plan.job.vertices):
             return Meaning.EMITTED
+        if any(
+            kind_named(operator.kind).replayed is not None
+            for vertex in self.plan.job.vertices
+            for operator in vertex.operators
+        ):
+            return Meaning.REPLAYED
         return Meaning.BY_VERTEX if self.input.workload.spec is None else Meaning.SEQUENTIAL
 
     @cached_property

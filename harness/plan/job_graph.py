@@ -107,6 +107,8 @@ class EdgePlan(
     """The number of the target's input that it leads to; edges to the same input form a union."""
     feedback: bool = False
     """Closes a loop: the target leads to the source. Without such edges, a job has no cycle."""
+    output: str = ""
+    """The side output of the source vertex that it carries, for instance late records; empty: the main output."""
 
 
 class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from barrier_tck.harness.record.elements import SubtaskElements
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import StoredCheckpoint, StoredSavepoint
@@ -101,6 +102,16 @@ class InFlight(msgspec.Struct, frozen=True):
     """What is wrong with them, if anything."""
 
 
+class EventTimeView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far event time has come in one subtask, as its snapshot says."""
+
+    subtask: str
+    at_ms: int
+    idle: bool = False
+    inputs: dict[str, tuple[int, bool, bool]] = {}
+    """Input channel, as ``sender#edge``, or split -> watermark (ms), whether it is idle, whether it has ended."""
+
+
 class SnapshotView(msgspec.Struct, frozen=True):
     """A completed checkpoint, opened while it was retained: the ALN-2 oracle compares it with a fold of the input."""
 
@@ -133,6 +144,8 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """The other subtasks with an operator whose input had ended by then; empty if the system reports none."""
     lacking: tuple[CheckpointProblem, ...] = ()
     """Files that were missing when this one was opened, of all checkpoints that were retained then."""
+    event_time: tuple[EventTimeView, ...] = ()
+    """How far event time has come in each subtask; empty in a job that knows none."""
     retained: tuple[int, ...] | None = None
     """The checkpoints that were in storage and complete when this one had become complete, before it made any other
     superfluous; None if storage was not listed."""
@@ -357,6 +370,8 @@ class History(msgspec.Struct, frozen=True, dict=True):
 
     local_files: tuple[str, ...] | None = None
     """Files found where hosts keep local copies, in a trial without local recovery; None if no host was inspected."""
+    elements: tuple[SubtaskElements, ...] | None = None
+    """What each subtask took and sent, by attempt and subtask; None in a trial without event time."""
     epoch_ms: float = 0.0
     """The time on the clock of the system's timers when the trial started; ``time_ms`` counts from there."""
 

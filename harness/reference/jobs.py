@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan, Spread
+from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
 from barrier_tck.harness.reference.operators import operator_spec
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.workloads.event_time import BOUND, IDLE_AFTER, gaps_of
 from barrier_tck.harness.workloads.workload import SplitData, Workload
 from barrier_tck.reference_impl.config import (
     AnyRestart,
@@ -27,7 +28,8 @@ from barrier_tck.reference_impl.config import (
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
-from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
+from barrier_tck.reference_impl.operators.sources import CollectionSource, Gap, ParquetSource
+from barrier_tck.reference_impl.operators.watermark_strategies import BoundedOutOfOrder
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 CHECKPOINTS = "checkpoints"
@@ -128,20 +130,27 @@ def kinds_of(plan: TrialPlan) -> dict[str, str]:
     return {operator.name: operator.kind for vertex in plan.job.vertices for operator in vertex.operators}
 
 
-def collection_source(plan: TrialPlan, splits: Sequence[SplitData]) -> Source:
+def collection_source(plan: TrialPlan, vertex: VertexPlan, splits: Sequence[SplitData]) -> Source:
     """Return the generated input of one source vertex as a source of row batches."""
+    event_time = BOUND in vertex.parameters
     return CollectionSource(
         splits=tuple((split.name, split.rows) for split in splits),
         batch_records=plan.workload.batch_records,
         start_offset=plan.workload.start_offset,
         rate_limit=plan.workload.records_per_second,
+        in_turn=event_time,
+        gaps=tuple(Gap(*gap) for split in splits for gap in gaps_of(plan, vertex, split))
+        if event_time
+        else (),
     )
 
 
 def collection_sources(plan: TrialPlan, splits: Sequence[SplitData]) -> dict[str, Source]:
     """Return a source of row batches for each source vertex of the plan's job."""
     return {
-        vertex.name: collection_source(plan, [split for split in splits if split.vertex == vertex.name])
+        vertex.name: collection_source(
+            plan, vertex, [split for split in splits if split.vertex == vertex.name]
+        )
         for vertex in plan.job.sources
     }
 
@@ -160,6 +169,7 @@ def parquet_sources(plan: TrialPlan, workload: Workload, directory: Path) -> dic
             batch_rows=plan.workload.batch_records if generated else PREPARED_BATCH_ROWS,
             rate_limit=plan.workload.records_per_second,
             start_offset=plan.workload.start_offset,
+            in_turn=BOUND in vertex.parameters,
         )
         for vertex in plan.job.sources
     }
@@ -173,6 +183,13 @@ def _columns(workload: Workload, job: JobPlan, vertex: str) -> tuple[str, ...]:
     assert spec is not None, "only running totals have a prepared input"
     summed = [aggregate.column for aggregate in spec.aggregates if aggregate.column is not None]
     return tuple(dict.fromkeys([spec.id_column, *spec.key_columns, *summed]))
+
+
+def watermark_strategy(vertex: VertexPlan) -> BoundedOutOfOrder | None:
+    """Return how a source makes watermarks; None for a vertex that makes none."""
+    if BOUND not in vertex.parameters:
+        return None
+    return BoundedOutOfOrder("ts", vertex.parameters[BOUND], vertex.parameters.get(IDLE_AFTER))
 
 
 def build_graph(plan: TrialPlan, workload: Workload, sources: Mapping[str, Source]) -> JobGraph:
@@ -189,11 +206,20 @@ def build_graph(plan: TrialPlan, workload: Workload, sources: Mapping[str, Sourc
                     for operator in vertex.operators
                     if operator.kind != SOURCE
                 ),
+                watermark_strategy(vertex),
             )
             for vertex in plan.job.vertices
         ),
         tuple(
-            Edge(edge.source, edge.target, Partitioning(edge.by.value), edge.key, edge.input, edge.feedback)
+            Edge(
+                edge.source,
+                edge.target,
+                Partitioning(edge.by.value),
+                edge.key,
+                edge.input,
+                edge.feedback,
+                edge.output,
+            )
             for edge in plan.job.edges
         ),
         plan.deployment.max_parallelism,

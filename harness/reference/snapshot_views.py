@@ -13,6 +13,7 @@ from barrier_tck.harness.oracle.evidence.stored_channels import records_in_fligh
 from barrier_tck.harness.oracle.evidence.stored_reader import read_stored_checkpoints, read_stored_savepoints
 from barrier_tck.harness.record.history import (
     CheckpointProblem,
+    EventTimeView,
     InFlight,
     NamedFile,
     Row,
@@ -37,6 +38,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateHandle,
     SubtaskSnapshot,
 )
+from barrier_tck.reference_impl.protocol.watermarks import BEGINNING_OF_TIME
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateReader, StateScope
@@ -157,6 +159,7 @@ class CheckpointOpener:
             reached_sinks=rows,
             reached_by=writers,
             in_flight=in_flight,
+            event_time=tuple(_event_time_of(completed)),
             savepoint=completed.savepoint.directory if completed.savepoint is not None else None,
             finished=tuple(str(subtask) for subtask in completed.finished),
             ended=tuple(
@@ -312,6 +315,24 @@ def _sharing(before: list[Any], now: list[Any]) -> list[Any]:
     first, now_first = before[:same], now[:same]
     alike = first == now_first and _exactly(first) == _exactly(now_first)
     return first + now[same:] if alike else now
+
+
+def _event_time_of(completed: CompletedCheckpoint) -> Iterator[EventTimeView]:
+    """Yield how far event time has come in each subtask that knows of it."""
+    for part in completed.snapshots:
+        known = part.event_time
+        if isinstance(known, msgspec.UnsetType):
+            continue
+        inputs = {
+            f"{one.sender}->{part.subtask}#{one.edge}": (one.at_ms, one.idle, one.ended)
+            for one in known.inputs
+        }
+        for position in (position for operator in part.operators for position in operator.positions):
+            at_ms = (
+                BEGINNING_OF_TIME if position.watermark_ms is msgspec.UNSET else int(position.watermark_ms)
+            )
+            inputs[position.split] = (at_ms, position.idle is True, False)
+        yield EventTimeView(str(part.subtask), known.at_ms, known.idle, inputs)
 
 
 def problem_of(checkpoint: int, error: Exception, file: str | None) -> CheckpointProblem:

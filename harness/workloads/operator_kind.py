@@ -13,6 +13,7 @@ from typing import Any
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.workloads.records import Bag, Record
+from barrier_tck.harness.workloads.replayed import MakesReplayed
 
 WAITING, TIMERS = "window", "~timers"
 """The names of two states of an operator that holds records back: these records, and when the timers of a key are due.
@@ -131,6 +132,10 @@ class OperatorKind:
     """Says what is wrong with an operator's parameters."""
     drawn: Drawn | None = None
     """How it is drawn into graphs; None if it is not, or only in the place of others."""
+    replayed: MakesReplayed | None = None
+    """Makes a model that replays what came to it, if its meaning depends on event time."""
+    side_outputs: tuple[str, ...] = ()
+    """The outputs on which it emits beside the main one."""
     stands_for: tuple[str, ...] = ()
     """The kinds that emit the same, in whose place it is drawn where a system can run it."""
 

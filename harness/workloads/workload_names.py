@@ -15,6 +15,7 @@ from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.support.third_party import is_target, make, shown
 from barrier_tck.harness.workloads.changed_totals import ChangedTotals
 from barrier_tck.harness.workloads.connected_components import ConnectedComponents
+from barrier_tck.harness.workloads.event_time import EventTime
 from barrier_tck.harness.workloads.flights import Flights
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.lineage import Lineage
@@ -28,6 +29,7 @@ _FACTORIES: dict[str, Callable[[], Workload]] = {
     ChangedTotals.name: ChangedTotals,
     ConnectedComponents.name: ConnectedComponents,
     KeyedTotals.name: KeyedTotals,
+    EventTime.name: EventTime,
     Flights.name: Flights,
     Lineage.name: Lineage,
     Money.name: Money,

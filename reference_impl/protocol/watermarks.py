@@ -30,6 +30,10 @@ END_OF_TIME = (1 << 62) - 1
 """The watermark (ms) behind the last record of a job that has consumed its input."""
 
 
+InputState = tuple[int, bool, bool]
+"""The watermark (ms) of an input, whether it is idle, and whether it has ended."""
+
+
 class Watermark(msgspec.Struct, frozen=True):
     """An element of a channel: event time has come so far there."""
 
@@ -55,6 +59,11 @@ class InputWatermark(msgspec.Struct, frozen=True):
     at_ms: int = BEGINNING_OF_TIME
     idle: bool = False
     ended: bool = False
+
+    @property
+    def state(self) -> InputState:
+        """Return what a valve knows of it."""
+        return self.at_ms, self.idle, self.ended
 
 
 class GroupFloor(msgspec.Struct, frozen=True):
@@ -120,13 +129,19 @@ class WatermarkValve:
         self._inputs[number].ended = True
         return self._combine()
 
-    def restore(self, at_ms: int, idle: bool, inputs: Sequence[InputWatermark]) -> None:
-        """Go on where a snapshot stood; ``inputs`` are in the order of the numbers."""
-        self._inputs = [_Input(one.at_ms, one.idle, one.ended) for one in inputs]
+    def restore(self, at_ms: int, idle: bool, states: Sequence[InputState]) -> None:
+        """Go on where a snapshot stood; ``states`` are in the order of the numbers."""
+        self._inputs = [_Input(*state) for state in states]
         self.at_ms, self.idle = at_ms, idle
 
-    def states(self) -> list[tuple[int, bool, bool]]:
-        """Return watermark (ms), whether it is idle, and whether it has ended, of each input."""
+    def end_all(self) -> None:
+        """Take the end of all inputs that have not ended."""
+        for one in self._inputs:
+            one.ended = True
+        self._combine()
+
+    def states(self) -> list[InputState]:
+        """Return how far event time has come on each input."""
         return [(one.at_ms, one.idle, one.ended) for one in self._inputs]
 
     def _combine(self) -> bool:

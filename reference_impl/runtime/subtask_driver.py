@@ -155,13 +155,13 @@ class SubtaskDriver:
         self._source_uid = vertex.source_uid
         self._plane = plane
         parts = graph, deployment.subtask, self.operators, self._router
-        self._splits_time = (
+        self.splits_time = (
             SourceEventTime(*parts, plane, self.reader, ports.clock) if self.reader is not None else None
         )
         """Event time, in a source."""
-        self._event_time = self._splits_time or SubtaskEventTime(*parts)
-        self._end = SubtaskEnd(
-            deployment, self.operators, self._router, ports.coordinator, self.is_terminal, self._event_time
+        self.event_time = self.splits_time or SubtaskEventTime(*parts)
+        self.end = SubtaskEnd(
+            deployment, self.operators, self._router, ports.coordinator, self.is_terminal, self.event_time
         )
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
         self._timers = SubtaskTimers(self.operators, ports.timers, ports.clock, ports.has_room)
@@ -192,10 +192,10 @@ class SubtaskDriver:
         event_time = restore.event_time if restore is not None else msgspec.UNSET
         if self.reader is not None and source_part is not None:
             self.reader.restore(source_part.positions)
-        if self._splits_time is not None and source_part is not None and event_time is not msgspec.UNSET:
-            self._splits_time.restore_splits(event_time, source_part.positions)
+        if self.splits_time is not None and source_part is not None and event_time is not msgspec.UNSET:
+            self.splits_time.restore_splits(event_time, source_part.positions)
         elif event_time is not msgspec.UNSET:
-            self._event_time.restore(event_time)
+            self.event_time.restore(event_time)
         if restore is not None:
             probe.reach(RuntimePoint.RESTORED, self.deployment.restored_checkpoint)
         self._timers.arm()
@@ -208,12 +208,13 @@ class SubtaskDriver:
         if self._withheld.begun:
             self._withheld.add(channel, payload)
             return
-        self._process(channel, payload)
+        self.process(channel, payload)
         self.ports.probe.reach(RECORDS_PROCESSED)
 
-    def _process(self, channel: int, payload: Element) -> None:
+    def process(self, channel: int, payload: Element) -> None:
+        """Give a batch to the operators, or let event time advance; ``on_data`` decides when."""
         if isinstance(payload, Watermark):
-            self._event_time.take(channel, payload, self.run_chain)
+            self.event_time.take(channel, payload, self.run_chain)
             return
         if self._loop is not None:
             self._loop.take(channel)
@@ -221,8 +222,8 @@ class SubtaskDriver:
             self.run_chain(0, payload)
         else:
             self.run_chain(1, self._multi_input.process_input(payload, self._input_numbers[channel]))
-        if self._event_time.has_timers:
-            self._event_time.fire_due(self.run_chain)
+        if self.event_time.has_timers:
+            self.event_time.fire_due(self.run_chain)
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
         """Take a control element that was read from an input channel that is not held back."""
@@ -240,7 +241,7 @@ class SubtaskDriver:
         if self._loop is not None and channel in self._loop.feedback:
             return  # it ended with the loop, before its sender's own input did
         if not self._withheld.begun and channel < len(self.blocked):
-            self._event_time.input_ended(channel, self.run_chain)
+            self.event_time.input_ended(channel, self.run_chain)
         self.feed(InputEnded(channel))
         if self._withheld.begun:
             self._withheld.add(channel, None)
@@ -273,8 +274,8 @@ class SubtaskDriver:
     def on_timer(self, name: str) -> None:
         if (checkpoint := self._timers.due(name, self.run_chain)) is not None:
             self.feed(AlignmentTimedOut(checkpoint))
-        elif self._event_time.has_timers:
-            self._event_time.fire_due(self.run_chain)
+        elif self.event_time.has_timers:
+            self.event_time.fire_due(self.run_chain)
 
     def on_message(self, message: ToSubtask) -> None:
         match message:
@@ -296,20 +297,20 @@ class SubtaskDriver:
 
         Returns the milliseconds to wait before the next poll (0: none), or None once the source is exhausted.
         """
-        assert self.reader is not None and self._splits_time is not None, "only a source is polled"
+        assert self.reader is not None and self.splits_time is not None, "only a source is polled"
         payload = None if self.deployment.finished_before else self.reader.poll()
         if payload is None:
             self.exhausted = True
             self._end_input(len(self.blocked))
             return None
         if isinstance(payload, NothingYet):
-            self._splits_time.nothing_yet(self.run_chain)
+            self.splits_time.nothing_yet(self.run_chain)
             return payload.wait_ms
-        self._splits_time.before_batch(self.run_chain)
+        self.splits_time.before_batch(self.run_chain)
         self.run_chain(0, payload)
-        self._splits_time.after_batch(payload, self.run_chain)
-        if self._event_time.has_timers:
-            self._event_time.fire_due(self.run_chain)
+        self.splits_time.after_batch(payload, self.run_chain)
+        if self.event_time.has_timers:
+            self.event_time.fire_due(self.run_chain)
         self.ports.probe.reach(RECORDS_PROCESSED)
         limit = self.reader.rate_limit
         return 0.0 if limit is None else 1000.0 * self._plane.length(payload) / limit
@@ -389,8 +390,8 @@ class SubtaskDriver:
             for position, operator in enumerate(self.operators):
                 for payload in operator.before_barrier(barrier.checkpoint):
                     self.run_chain(position + 1, payload)
-            if self._splits_time is not None:
-                positions = self._splits_time.positions()
+            if self.splits_time is not None:
+                positions = self.splits_time.positions()
                 snapshot.add_finished(OperatorSnapshot(self._source_uid, positions=positions))
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
@@ -398,7 +399,7 @@ class SubtaskDriver:
             self._cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
-        snapshot.event_time = self._event_time.snapshot()
+        snapshot.event_time = self.event_time.snapshot()
         snapshot.sync_ended(self.ports.clock.now_ms())
         self._snapshots[barrier.checkpoint] = snapshot
         self.ports.probe.reach(RuntimePoint.SNAPSHOT_TAKEN, barrier.checkpoint)
@@ -440,9 +441,9 @@ class SubtaskDriver:
             return
         for channel, payload in self._withheld.take():
             if payload is not None:
-                self._process(channel, payload)
+                self.process(channel, payload)
             else:
-                self._event_time.input_ended(channel, self.run_chain)
+                self.event_time.input_ended(channel, self.run_chain)
                 if self._loop is not None:
                     self._loop.input_ended(channel)
 
@@ -573,7 +574,7 @@ class SubtaskDriver:
         SendDecline: _decline,
         NotifyOperatorsComplete: _notify_complete,
         NotifyOperatorsAborted: _notify_aborted,
-        EndInput: lambda self, _: self._end.end_input(self.run_chain),
-        ReportClosed: lambda self, _: self._end.report_closed(),
-        Leave: lambda self, _: self._end.finish(self._source_uid, self.reader),
+        EndInput: lambda self, _: self.end.end_input(self.run_chain),
+        ReportClosed: lambda self, _: self.end.report_closed(),
+        Leave: lambda self, _: self.end.finish(self._source_uid, self.reader),
     }

@@ -52,6 +52,7 @@ class SubtaskEnd:
             for position, operator in enumerate(self._operators):
                 for payload in chain(self._event_time.end(operator), operator.end_of_input()):
                     run_chain(position + 1, payload)
+        self._event_time.ended()
         self._router.send_control(EndOfInput())
         if not self._is_terminal:
             return

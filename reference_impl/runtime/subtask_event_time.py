@@ -21,6 +21,7 @@ from barrier_tck.reference_impl.protocol.watermarks import (
     EventTimeSnapshot,
     GroupWatermarks,
     InheritedInputs,
+    InputState,
     InputWatermark,
     Watermark,
     WatermarkValve,
@@ -65,12 +66,12 @@ class SubtaskEventTime:
             )
             for channel in self._inputs
         ]
-        self._valve.restore(snapshot.at_ms, snapshot.idle, inputs)
+        self._valve.restore(snapshot.at_ms, snapshot.idle, [one.state for one in inputs])
         self._groups = GroupWatermarks(snapshot.at_ms, snapshot.floors)
         self._repeats = snapshot.by_edge
         for one in snapshot.inherited:
             valve = WatermarkValve(len(one.inputs))
-            valve.restore(BEGINNING_OF_TIME, False, one.inputs)
+            valve.restore(BEGINNING_OF_TIME, False, [each.state for each in one.inputs])
             self._inherited[one.receiver] = one, valve
 
     def snapshot(self) -> EventTimeSnapshot | msgspec.UnsetType:
@@ -79,7 +80,7 @@ class SubtaskEventTime:
             return msgspec.UNSET
         inputs = [
             InputWatermark(channel.sender, channel.edge, *state)
-            for channel, state in zip(self._inputs, self._valve.states(), strict=True)
+            for channel, state in zip(self._inputs, self._valve.states(), strict=bool(self._inputs))
         ]
         inherited = [
             msgspec.structs.replace(
@@ -115,6 +116,11 @@ class SubtaskEventTime:
     def end(self, operator: Operator) -> Iterable[Payload]:
         """Let event time end for an operator, and return what it emits."""
         return operator.advance_watermark(END_OF_TIME) if isinstance(operator, FollowsEventTime) else ()
+
+    def ended(self) -> None:
+        """Take that event time has ended for all operators."""
+        self._valve.end_all()
+        self._groups.advance(self._valve.at_ms)
 
     def fire_due(self, run_chain: RunChain) -> None:
         """Let timers go off that were set for a time that has passed."""
@@ -180,14 +186,13 @@ class SourceEventTime(SubtaskEventTime):
         """Go on where a snapshot stood; the watermark of each split has moved with its position."""
         self.restore(snapshot)
         known = {position.split: position for position in positions}
-        owner = SubtaskId("", 0)
-        splits = []
+        splits: list[InputState] = []
         for split in self._splits:
             position = known.get(split)
             at_ms = position.watermark_ms if position is not None else msgspec.UNSET
             idle = position is not None and position.idle is True
             reached = BEGINNING_OF_TIME if isinstance(at_ms, msgspec.UnsetType) else at_ms
-            splits.append(InputWatermark(owner, 0, reached, idle))
+            splits.append((reached, idle, snapshot.at_ms == END_OF_TIME))
         self._valve.restore(snapshot.at_ms, snapshot.idle, splits)
 
     def positions(self) -> tuple[SplitPosition, ...]:
@@ -248,7 +253,7 @@ class SourceEventTime(SubtaskEventTime):
                 # The end of the last one is the end of the input, which is taken operator by operator.
                 if not ended and open_splits:
                     changed = self._valve.end(number) or changed
-            elif split in quiet and idle_after_ms is not None and not idle:
+            elif split in quiet and idle_after_ms is not None and not (idle or ended):
                 since_ms = self._quiet_since.setdefault(split, now_ms)
                 if now_ms - since_ms >= idle_after_ms:
                     changed = self._valve.advance(number, Watermark(BEGINNING_OF_TIME, idle=True)) or changed

@@ -15,6 +15,8 @@ import msgspec
 from barrier_tck.harness.record.history import InFlight, Row
 
 FORMAT, VERSION = "channel-state", 1
+WATERMARK = b"watermark:"
+"""What the bytes of a watermark begin with: it stands among the batches."""
 _Channel = tuple[str, str, int]
 _Buffer = tuple[bytes, bool]
 
@@ -104,7 +106,7 @@ def _in_flight(
     for data, more in (*at_receiver, *at_sender):
         batch, torn = batch + data, more
         if not more:
-            rows += _rows(batch, encoding)
+            rows += _rows(batch, encoding) if not batch.startswith(WATERMARK) else ()
             batch = b""
     sender, receiver, edge = channel
     problem = "its last batch is not whole: neither end holds the rest of it" if torn else ""

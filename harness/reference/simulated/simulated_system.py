@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
+from barrier_tck.harness.record.elements import SubtaskElements
 from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.message_trace import TraceEvent, in_order
 from barrier_tck.harness.record.operations import (
@@ -41,6 +42,7 @@ from barrier_tck.harness.reference.jobs import (
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.message_tracing import with_message_trace
 from barrier_tck.harness.reference.observed_barriers import barriers_observed
+from barrier_tck.harness.reference.observed_elements import MemoryElements, elements_observed
 from barrier_tck.harness.reference.observed_ends import ends_observed
 from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MemoryLogs, messages_observed
@@ -239,6 +241,9 @@ class SimulatedTrial:
         self._trace_events: list[TraceEvent] = []
         if traces_messages:
             watched = with_message_trace(watched, self._trace_events.extend)
+        self.elements = MemoryElements() if graph.has_event_time else None
+        if self.elements is not None:
+            watched = elements_observed(watched, self.elements)
         self.logs = MemoryLogs()
         if plan.records_channels:
             watched = messages_observed(watched, self.logs)
@@ -257,7 +262,9 @@ class SimulatedTrial:
         for log in self.logs.observed():
             recorder.note(log, process="ports")
         outcome = TrialOutcome(
-            history=_history(world, recorder, in_time),
+            history=_history(
+                world, recorder, in_time, self.elements.taken() if self.elements is not None else None
+            ),
             attempts=recorder.attempts(),
             checkpoints=recorder.checkpoints(),
             snapshots=tuple(recorder.snapshots),
@@ -373,7 +380,12 @@ class _Recorder(RunRecorder):
         return FilesAndMedium(files, storage.medium, (CHECKPOINTS, SAVEPOINTS))
 
 
-def _history(world: SimulatedWorld, recorder: _Recorder, in_time: bool) -> History:
+def _history(
+    world: SimulatedWorld,
+    recorder: _Recorder,
+    in_time: bool,
+    elements: tuple[SubtaskElements, ...] | None,
+) -> History:
     driver = world.coordinator.driver
     if driver.state is JobState.FINISHED:
         end, detail = End.FINISHED, ""
@@ -400,6 +412,7 @@ def _history(world: SimulatedWorld, recorder: _Recorder, in_time: bool) -> Histo
         storage=view_storage(storage, files, CHECKPOINTS, OUTPUT, SAVEPOINTS),
         pending=driver.waiting_for() if end is End.STUCK else (),
         local_files=None if world.config.local_recovery else tuple(recorder.local_files),
+        elements=elements,
     )
 
 

@@ -1,0 +1,929 @@
+"""Replays event time in a whole trial: every subtask of every attempt, in the order in which elements came to it.
+
+A step is what a subtask took, and what it sent because of that. A model of the subtask (``replayed_subtask``) says what
+that must be. A model begins where the model of the checkpoint that is restored stood. What is taken from a channel must
+be what was sent on it, in order, behind what the restored checkpoint had in flight. So by induction over the graph, all
+that reaches the sinks is right, whatever was late; and the committed output must be what reached them (SNK-1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.key_groups import owner_of_text
+from barrier_tck.harness.oracle.evidence.recoveries import fell_back
+from barrier_tck.harness.oracle.evidence.replayed_subtask import (
+    BEGINNING,
+    END,
+    Due,
+    Floor,
+    InputTime,
+    ReplayedSubtask,
+    SavedSubtask,
+    Valve,
+    WatermarkDue,
+    by_edge,
+    edge_of_input,
+    kept_in,
+    merged_kept,
+)
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.elements import (
+    AllOver,
+    ElementEntry,
+    InputOver,
+    Polled,
+    Sent,
+    SentWatermark,
+    SplitsIdle,
+    Stood,
+    SubtaskElements,
+    Took,
+    TookWatermark,
+)
+from barrier_tck.harness.record.history import End, Row, SnapshotView
+from barrier_tck.harness.workloads.event_time import BOUND, IDLE_AFTER
+
+
+class Wrong(Enum):
+    """Kinds of what can be wrong."""
+
+    EMITTED = auto()
+    """An operator emitted something else than its model."""
+    WATERMARK = auto()
+    """A watermark is sent that must not be, or not sent, or another one."""
+    READ = auto()
+    """A source read something else than its split has there."""
+    IDLE = auto()
+    """A split counts as idle, or as ended, and is not."""
+    CHANNEL = auto()
+    """What was taken from a channel is not what was sent on it."""
+    CUT = auto()
+    """A snapshot does not fit those of its neighbours: elements are in flight that must not be, or were taken early."""
+    ROUTED = auto()
+    """A row was sent to a subtask that does not own its key."""
+    STATE = auto()
+    """A snapshot shows another state than the model has."""
+    STATE_TIME = auto()
+    """A snapshot shows another watermark than the model has."""
+    OUTPUT = auto()
+    """The committed output is not what reached the sinks."""
+    LEFT = auto()
+    """Something is left that must have been taken or emitted by the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """One thing that is wrong."""
+
+    wrong: Wrong
+    sentence: str
+    place: str
+    kind: str = ""
+    """The kind of the operator that is concerned, if it is one."""
+    attempt: int | None = None
+    checkpoint: int | None = None
+    overtaken: bool = False
+    """Whether its attempt began with records in flight that a barrier had overtaken."""
+    restored: bool = False
+    """Whether its attempt began with a checkpoint."""
+
+
+Atom = tuple[str, Any]
+"""One row, or one watermark, on a channel: ``("row", row)`` or ``("watermark", (at, idle))``."""
+
+
+def _atoms(entry: ElementEntry) -> Iterator[Atom]:
+    match entry:
+        case Took(rows=rows) | Sent(rows=rows):
+            yield from (("row", row) for row in rows)
+        case TookWatermark(at_ms=at, idle=idle) | SentWatermark(at_ms=at, idle=idle):
+            yield "watermark", (at, idle)
+
+
+@dataclass
+class _Trace:
+    """One subtask of one attempt."""
+
+    of: SubtaskElements
+    vertex: VertexPlan
+    sent: dict[str, list[Atom]] = field(default_factory=dict)
+    """Output channel -> what was sent on it, behind what was in flight when the attempt began."""
+    taken: dict[str, list[tuple[Atom, str]]] = field(default_factory=dict)
+    """Input channel -> what was taken, each with the channel that it was on before a rescale."""
+    sent_at: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Checkpoint -> output channel -> how much was sent before its snapshot."""
+    taken_at: dict[int, dict[str, int]] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    """Input channel -> how much was taken before its end."""
+    over: bool = False
+    """Whether its whole input has ended."""
+
+    @property
+    def index(self) -> int:
+        return int(self.of.subtask.rpartition("[")[2][:-1])
+
+
+@dataclass
+class EventTimeReplay:
+    """Replays one trial. ``divergences`` has what is wrong; the counts say what was looked at."""
+
+    input: TrialInput
+    context: TrialContext
+    elements: Sequence[SubtaskElements]
+    divergences: list[Divergence] = field(default_factory=list)
+    steps: int = 0
+    firings: int = 0
+    """Rows that operators with windows or timers emitted."""
+    late: int = 0
+    """Rows that they emitted on side outputs."""
+    watermarks: int = 0
+    states: int = 0
+    """Entries of state that were compared."""
+    in_flight: int = 0
+    """Watermarks that restored checkpoints had in flight."""
+    _saved: dict[tuple[int, str], SavedSubtask] = field(default_factory=dict)
+    _states: dict[tuple[int, str], dict[tuple[str, str], dict[str, Any]]] = field(default_factory=dict)
+    _traces: dict[tuple[int, str], _Trace] = field(default_factory=dict)
+    _attempt_of: dict[int, int] = field(default_factory=dict)
+    """Checkpoint -> the attempt in which it was taken."""
+    _reached: dict[tuple[int | None, str], Counter[bytes]] = field(default_factory=dict)
+    """(checkpoint, sink vertex) -> what had reached it."""
+
+    def run(self) -> None:
+        """Replay all attempts, in their order."""
+        for one in self.elements:
+            vertex = self._plan(one.attempt).job.vertex(one.subtask.rpartition("[")[0])
+            self._traces[one.attempt, one.subtask] = self._read(one, vertex)
+        attempts = sorted({one.attempt for one in self.elements})
+        for attempt in attempts:
+            self._check_channels(attempt)
+            order = {vertex.name: place for place, vertex in enumerate(self._plan(attempt).job.vertices)}
+            traces = [trace for (number, _), trace in self._traces.items() if number == attempt]
+            for trace in sorted(traces, key=lambda trace: (order[trace.vertex.name], trace.index)):
+                self._replay(trace)
+                self._collect(trace)
+        for view in self.context.history.checkpoints:
+            self._check_state(view)
+        if attempts:
+            self._check_output(attempts[-1])
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def _plan(self, attempt: int | None) -> TrialPlan:
+        return self.context.plan_of(attempt)
+
+    @cached_property
+    def _needed(self) -> frozenset[int]:
+        """The checkpoints from which attempts started."""
+        return frozenset(one.restored for one in self.elements if one.restored is not None)
+
+    def _read(self, one: SubtaskElements, vertex: VertexPlan) -> _Trace:
+        trace = _Trace(one, vertex)
+        trace.sent = {channel: [] for channel in one.outputs}
+        trace.taken = {channel: [] for channel in one.inputs}
+        for entry in one.entries:
+            match entry:
+                case Took(channel=channel):
+                    trace.taken[one.inputs[channel]] += [(atom, "") for atom in _atoms(entry)]
+                case TookWatermark(channel=channel, origin=origin):
+                    trace.taken[one.inputs[channel]] += [(atom, origin) for atom in _atoms(entry)]
+                case Sent(channel=channel) | SentWatermark(channel=channel):
+                    trace.sent[one.outputs[channel]] += _atoms(entry)
+                case InputOver(channel=channel):
+                    trace.ends[one.inputs[channel]] = len(trace.taken[one.inputs[channel]])
+                case Stood(checkpoint=checkpoint):
+                    self._attempt_of[checkpoint] = one.attempt
+                    trace.sent_at[checkpoint] = {name: len(sent) for name, sent in trace.sent.items()}
+                    trace.taken_at[checkpoint] = {name: len(taken) for name, taken in trace.taken.items()}
+                case AllOver():
+                    trace.over = True
+        return trace
+
+    # --- channels -------------------------------------------------------------------------------------------
+
+    def _check_channels(self, attempt: int) -> None:
+        """Compare what was taken from each channel with what was in flight and sent on it."""
+        traces = {trace.of.subtask: trace for (number, _), trace in self._traces.items() if number == attempt}
+        restored = next(iter(trace.of.restored for trace in traces.values()), None)
+        before = self._in_flight(restored, attempt) if restored is not None else {}
+        if restored is not None and not self._is_same_job(restored, attempt):
+            before = self._taken_over(traces, before)
+        for trace in traces.values():
+            for channel, taken in trace.taken.items():
+                sender = traces.get(channel.partition("->")[0])
+                pre = before.get(channel, [])
+                if sender is not None and channel in sender.sent:
+                    self._count_in_flight(sender, channel, pre)
+                self._compare_taken(
+                    trace, channel, taken, sender.sent[channel] if sender is not None else pre
+                )
+
+    def _count_in_flight(self, sender: _Trace, channel: str, pre: list[Atom]) -> None:
+        """Put what was in flight before what the sender sent; its marks move along."""
+        sender.sent[channel] = [*pre, *sender.sent[channel]]
+        for marks in sender.sent_at.values():
+            marks[channel] += len(pre)
+        self.in_flight += sum(kind == "watermark" for kind, _ in pre)
+
+    def _compare_taken(
+        self, trace: _Trace, channel: str, taken: Sequence[tuple[Atom, str]], sent: Sequence[Atom]
+    ) -> None:
+        for place, (atom, _) in enumerate(taken):
+            other = sent[place] if place < len(sent) else None
+            if atom != other:
+                was = f"it was {_shown(other)}" if other is not None else "nothing more was sent"
+                sentence = (
+                    f"{trace.of.subtask} took {_shown(atom)} from {channel} as element {place}, and {was}"
+                )
+                self._add(Wrong.CHANNEL, sentence, channel, trace)
+                return
+        if trace.ends.get(channel, len(sent)) < len(sent):
+            lost = _shown(sent[trace.ends[channel]])
+            sentence = f"{channel} ended at {trace.of.subtask} before {lost}, which was sent on it"
+            self._add(Wrong.LEFT, sentence, channel, trace)
+
+    def _taken_over(
+        self, traces: Mapping[str, _Trace], before: Mapping[str, list[Atom]]
+    ) -> dict[str, list[Atom]]:
+        """Return channel -> what of the records in flight of the job as it was comes first on it, by what was taken.
+
+        What one channel had in flight comes in its order, mixed with that of others. What was not taken before the
+        attempt ended stands last, on one of the channels.
+        """
+        found: dict[str, list[Atom]] = {}
+        shared: dict[str, dict[str, deque[Atom]]] = {}
+        """Edge -> queues of records without keys, each of which goes to one receiver whole."""
+        for trace in traces.values():
+            plan = self._plan(trace.of.attempt)
+            by_edge_of_input: dict[str, list[str]] = {}
+            for channel in trace.taken:
+                by_edge_of_input.setdefault(edge_of_input(channel), []).append(channel)
+            for name, channels in by_edge_of_input.items():
+                edge = _edge_of(plan.job, channels[0])
+                origins = {
+                    origin: self._own(atoms, trace, edge, plan)
+                    for origin, atoms in before.items()
+                    if edge_of_input(origin) == name and _receiver_vertex(origin) == trace.vertex.name
+                }
+                queues = origins
+                if edge.by is not Spread.HASH:
+                    queues = shared.setdefault(f"{name}->{trace.vertex.name}", origins)
+                for channel in channels:
+                    found[channel] = list(_first_taken(trace.taken[channel], queues))
+                if edge.by is Spread.HASH:
+                    found[channels[0]] += [atom for queue in queues.values() for atom in queue]
+        return found
+
+    def _own(self, atoms: Sequence[Atom], trace: _Trace, edge: EdgePlan, plan: TrialPlan) -> deque[Atom]:
+        if edge.by is not Spread.HASH:
+            return deque(atom for atom in atoms if atom[0] == "row")
+        width, groups = trace.vertex.parallelism, plan.deployment.max_parallelism
+        return deque(
+            atom
+            for atom in atoms
+            if atom[0] == "watermark" or owner_of_text(atom[1]["key"], width, groups) == trace.index
+        )
+
+    def _in_flight(self, checkpoint: int, attempt: int) -> dict[str, list[Atom]]:
+        """Return channel -> what a checkpoint had in flight, by what its senders had sent and its receivers taken."""
+        took = self._attempt_of.get(checkpoint)
+        found: dict[str, list[Atom]] = {}
+        for (number, subtask), sender in self._traces.items():
+            if number != took:
+                continue
+            for channel, sent in sender.sent.items():
+                receiver = self._traces.get((number, _receiver(channel)))
+                marks = sender.sent_at.get(checkpoint)
+                until = marks[channel] if marks is not None else len(sent)
+                taken = receiver.taken_at.get(checkpoint) if receiver is not None else None
+                if receiver is not None and taken is None:
+                    since = len(receiver.taken[channel])
+                else:
+                    since = taken[channel] if taken is not None else 0
+                self._check_cut(checkpoint, subtask, channel, sent, since, until)
+                found[channel] = sent[since:until]
+        return found
+
+    def _check_cut(
+        self, checkpoint: int, subtask: str, channel: str, sent: Sequence[Atom], since: int, until: int
+    ) -> None:
+        checkpoints = self.context.plan.checkpoints
+        recorded = checkpoints.overtakes or checkpoints.records_all
+        if since < until and not recorded:
+            sentence = f"{_shown(sent[since])} is in neither part of checkpoint {checkpoint}: it was sent on {channel}"
+        elif since > until and not self._at_least_once:
+            sentence = f"the receiver of {channel} has taken more for checkpoint {checkpoint} than its sender had sent"
+        else:
+            return
+        self.divergences.append(
+            Divergence(
+                Wrong.CUT, sentence, channel, attempt=self._attempt_of[checkpoint], checkpoint=checkpoint
+            )
+        )
+
+    @property
+    def _at_least_once(self) -> bool:
+        return self.context.plan.checkpoints.mode == "at_least_once"
+
+    # --- subtasks -------------------------------------------------------------------------------------------
+
+    def _replay(self, trace: _Trace) -> None:
+        """Replay one subtask. At the first thing that is wrong, nothing more can be said of it."""
+        if trace.vertex.kind == SINK and len(trace.vertex.operators) == 1:
+            return
+        model = self._begun(trace)
+        if model is None:
+            return
+        for begin, sends in self._steps(trace):
+            if isinstance(begin, Stood):
+                self._stand(trace, model, begin.checkpoint)
+                continue
+            self.steps += 1
+            problem = self._problem_of(trace, model, begin, sends)
+            if problem is not None:
+                self.divergences.append(problem)
+                return
+        if trace.over:
+            self._finish(trace, model)
+
+    def _steps(self, trace: _Trace) -> Iterator[tuple[ElementEntry, list[ElementEntry]]]:
+        begin: ElementEntry | None = None
+        behind: list[ElementEntry] = []
+        for entry in trace.of.entries:
+            if isinstance(entry, Sent | SentWatermark | SplitsIdle):
+                behind.append(entry)
+                continue
+            if begin is not None:
+                yield begin, behind
+            begin, behind = entry, []
+        if begin is not None:
+            yield begin, behind
+
+    def _problem_of(
+        self, trace: _Trace, model: ReplayedSubtask, begin: ElementEntry, behind: Sequence[ElementEntry]
+    ) -> Divergence | None:
+        match begin:
+            case Took(channel=channel, rows=rows):
+                number = _edge_of(self._plan(trace.of.attempt).job, trace.of.inputs[channel]).input
+                due = model.take(number, rows)
+            case TookWatermark(channel=_, at_ms=at, idle=idle, origin=origin) if origin:
+                due = model.take_inherited(_receiver(origin), origin, at, idle)
+            case TookWatermark(channel=channel, at_ms=at, idle=idle):
+                due = model.take_watermark(trace.of.inputs[channel], at, idle)
+            case InputOver(channel=channel):
+                due = model.end_input(trace.of.inputs[channel])
+            case AllOver():
+                due = [] if trace.of.finished else model.end()
+            case Polled():
+                idle_splits = [entry for entry in behind if isinstance(entry, SplitsIdle)]
+                problem = self._read_problem(trace, model, begin, idle_splits)
+                if problem is not None:
+                    return problem
+                now_idle = idle_splits[-1].idle if idle_splits else _idle_splits(model, begin.split)
+                bound = trace.vertex.parameters[BOUND]
+                due = model.read(begin.split, begin.rows, bound, begin.open_splits, now_idle)
+            case _:
+                raise AssertionError(begin)
+        is_last = begin is _last_begin(trace.of.entries)
+        return self._compare_sent(trace, model, due, behind, is_last and not self._ended_well(trace), begin)
+
+    def _ended_well(self, trace: _Trace) -> bool:
+        """Return whether the subtask did its last step whole: it was not killed or cancelled in it."""
+        last = max(number for number, _ in self._traces)
+        return self.context.history.end is End.FINISHED and trace.of.attempt == last
+
+    def _read_problem(
+        self, trace: _Trace, model: ReplayedSubtask, polled: Polled, idle: Sequence[SplitsIdle]
+    ) -> Divergence | None:
+        """Return what is wrong with what a source says that it read, or that its splits are idle or have ended."""
+        rows = self._splits.get(polled.split, ())
+        expected = model.offsets.get(polled.split, 0)
+        if polled.rows and (
+            polled.offset != expected or polled.rows != rows[polled.offset : polled.offset + len(polled.rows)]
+        ):
+            sentence = f"{trace.of.subtask} read {polled.split}@{polled.offset}, and record {expected} of it comes next"
+            return self._made(Wrong.READ, sentence, trace.of.subtask, trace)
+        read = {**model.offsets, polled.split: polled.offset + len(polled.rows)}
+        for split in model.valve.inputs:
+            if split not in polled.open_splits and read.get(split, 0) < len(self._splits[split]):
+                sentence = f"{trace.of.subtask} counts {split} as ended at record {read.get(split, 0)}"
+                return self._made(Wrong.IDLE, sentence, split, trace)
+        for entry in idle:
+            for split in entry.idle:
+                fresh = not model.valve.inputs[split].idle
+                if fresh and (split not in polled.quiet or IDLE_AFTER not in trace.vertex.parameters):
+                    sentence = (
+                        f"{trace.of.subtask} counts {split} as idle, and that had a record when it was asked"
+                    )
+                    return self._made(Wrong.IDLE, sentence, split, trace)
+        return None
+
+    @cached_property
+    def _splits(self) -> Mapping[str, tuple[Row, ...]]:
+        return {split.name: tuple(split.rows) for split in self.input.splits}
+
+    def _compare_sent(
+        self,
+        trace: _Trace,
+        model: ReplayedSubtask,
+        due: Sequence[Due],
+        behind: Sequence[ElementEntry],
+        may_lack: bool,
+        begin: ElementEntry,
+    ) -> Divergence | None:
+        """Compare what was sent in one step with what is due, edge by edge, between one watermark and the next."""
+        job = self._plan(trace.of.attempt).job
+        parts = _between_watermarks(due)
+        marks = [one for one in due if isinstance(one, WatermarkDue)]
+        self.watermarks += len(marks)
+        for output, _ in (row for part in parts for row in part):
+            self.late += bool(output)
+            self.firings += not output
+        for number, edge in enumerate(job.outputs_of(trace.vertex.name)):
+            channels = [
+                place for place, name in enumerate(trace.of.outputs) if _is_on(name, edge, number, job)
+            ]
+            seen = {place: _split_sends(behind, place) for place in channels}
+            for place, (watermarks, _) in seen.items():
+                wanted = [(one.at, one.idle) for one in marks]
+                fits = watermarks == wanted[: len(watermarks)] if may_lack else watermarks == wanted
+                if not fits:
+                    sentence = (
+                        f"{trace.of.subtask} sent the watermarks {_times(watermarks)} on {trace.of.outputs[place]} "
+                        f"behind {_begun_by(begin)}, and must send {_times(wanted)}"
+                    )
+                    return self._made(Wrong.WATERMARK, sentence, trace.of.outputs[place], trace)
+            for part, rows in enumerate(parts):
+                wanted_rows = Counter(_frozen(row) for output, row in rows if output == edge.output)
+                got = Counter(
+                    _frozen(row)
+                    for _, segments in seen.values()
+                    for row in (segments[part] if part < len(segments) else ())
+                )
+                problem = self._rows_problem(trace, edge, wanted_rows, got, may_lack, begin)
+                if problem is not None:
+                    return problem
+            problem = self._route_problem(trace, edge, behind, channels)
+            if problem is not None:
+                return problem
+        return None
+
+    def _rows_problem(
+        self,
+        trace: _Trace,
+        edge: EdgePlan,
+        wanted: Counter[bytes],
+        got: Counter[bytes],
+        may_lack: bool,
+        begin: ElementEntry,
+    ) -> Divergence | None:
+        extra, missing = got - wanted, wanted - got
+        if not extra and (may_lack or not missing):
+            return None
+        to = f"to {edge.target}" + (f" ({edge.output})" if edge.output else "")
+        behind = f"behind {_begun_by(begin)}"
+        if extra:
+            row = msgspec.msgpack.decode(next(iter(extra)))
+            instead = f", and must emit {msgspec.msgpack.decode(next(iter(missing)))}" if missing else ""
+            sentence = f"{trace.of.subtask} emitted {row} {to} {behind}{instead or ', which it must not'}"
+        else:
+            row = msgspec.msgpack.decode(next(iter(missing)))
+            sentence = f"{trace.of.subtask} did not emit {row} {to} {behind}"
+        return self._made(Wrong.EMITTED, sentence, trace.of.subtask, trace, self._kind_of(trace, row))
+
+    def _kind_of(self, trace: _Trace, row: Row) -> str:
+        """Return the kind of the operator that concerns a row: the one that made it, if that is of this vertex."""
+        by_name = {one.name: one.kind for one in trace.vertex.operators}
+        made_by = row["how"].partition("[")[0].partition("@")[0]
+        kinds = [one.kind for one in trace.vertex.operators if one.kind not in (SOURCE, SINK)]
+        return by_name.get(made_by, kinds[0] if kinds else "")
+
+    def _route_problem(
+        self, trace: _Trace, edge: EdgePlan, behind: Sequence[ElementEntry], channels: Sequence[int]
+    ) -> Divergence | None:
+        if edge.by is not Spread.HASH:
+            return None
+        plan = self._plan(trace.of.attempt)
+        width, groups = plan.job.vertex(edge.target).parallelism, plan.deployment.max_parallelism
+        for entry in behind:
+            if isinstance(entry, Sent) and entry.channel in channels:
+                receiver = _receiver(trace.of.outputs[entry.channel])
+                for row in entry.rows:
+                    owner = f"{edge.target}[{owner_of_text(row['key'], width, groups)}]"
+                    if owner != receiver:
+                        sentence = f"{trace.of.subtask} sent {row} to {receiver}, and {owner} owns its key"
+                        return self._made(Wrong.ROUTED, sentence, trace.of.outputs[entry.channel], trace)
+        return None
+
+    def _stand(self, trace: _Trace, model: ReplayedSubtask, checkpoint: int) -> None:
+        self._states[checkpoint, trace.of.subtask] = model.entries()
+        self._saved[checkpoint, trace.of.subtask] = model.saved()
+
+    def _finish(self, trace: _Trace, model: ReplayedSubtask) -> None:
+        if not trace.of.finished and model.open_keys:
+            sentence = f"{trace.of.subtask} has ended, and {model.open_keys[0]} still holds something"
+            self._add(Wrong.LEFT, sentence, trace.of.subtask, trace)
+
+    # --- where models begin ---------------------------------------------------------------------------------
+
+    def _begun(self, trace: _Trace) -> ReplayedSubtask | None:
+        """Return the model with which an attempt begins; None if what it began with is not known."""
+        groups = self._plan(trace.of.attempt).deployment.max_parallelism
+        names = self._splits_of(trace) if trace.vertex.kind == SOURCE else list(trace.of.inputs)
+        restored = trace.of.restored
+        fresh = Valve({name: InputTime() for name in names})
+        start = self.context.plan.workload.start_offset
+        offsets = (
+            {name: min(start, len(self._splits[name])) for name in names}
+            if trace.vertex.kind == SOURCE
+            else {}
+        )
+        if restored is None:
+            return ReplayedSubtask(trace.vertex, groups, fresh, offsets=offsets)
+        former = self._former(restored, trace.vertex.name)
+        if former is None:
+            return None
+        if self._is_same_job(restored, trace.of.attempt):
+            saved = former[trace.of.subtask]
+            return ReplayedSubtask(
+                trace.vertex,
+                groups,
+                _copied(saved.valve),
+                list(saved.floors),
+                kept_in(saved),
+                dict(saved.offsets),
+            )
+        return self._redistributed(trace, former, names, groups, restored)
+
+    def _former(self, checkpoint: int, vertex: str) -> dict[str, SavedSubtask] | None:
+        """Return subtask -> what its model held at a checkpoint; None if that of one is not known."""
+        attempt = self._attempt_of.get(checkpoint)
+        if attempt is None:
+            return None
+        found = {}
+        for subtask in self._plan(attempt).job.vertex(vertex).subtasks:
+            saved = self._saved.get((checkpoint, subtask))
+            trace = self._traces.get((attempt, subtask))
+            if saved is None and trace is not None and trace.over and checkpoint not in trace.sent_at:
+                # It had finished before: nothing of it is kept but how far it was read.
+                names = self._splits_of(trace) if trace.vertex.kind == SOURCE else list(trace.of.inputs)
+                ended = {name: InputTime(END, ended=True) for name in names}
+                offsets = (
+                    {name: len(self._splits[name]) for name in names} if trace.vertex.kind == SOURCE else {}
+                )
+                kept = msgspec.msgpack.encode(
+                    [{} for one in trace.vertex.operators if one.kind not in (SOURCE, SINK)]
+                )
+                saved = SavedSubtask(kept, Valve(ended, END), (), offsets, finished=True)
+            if saved is None:
+                return None
+            found[subtask] = saved
+        return found
+
+    def _is_same_job(self, checkpoint: int, attempt: int) -> bool:
+        took = self._attempt_of.get(checkpoint)
+        return took is None or self._plan(took).job == self._plan(attempt).job
+
+    def _redistributed(
+        self,
+        trace: _Trace,
+        former: Mapping[str, SavedSubtask],
+        names: Sequence[str],
+        groups: int,
+        restored: int,
+    ) -> ReplayedSubtask:
+        """Return the model of a subtask whose vertex, or whose senders, have another parallelism than before."""
+        before = self._plan(self._attempt_of[restored]).job
+        own_width = trace.vertex.parallelism
+        changed = len(former) != own_width
+        senders_changed = any(
+            before.vertex(edge.source).parallelism
+            != self._plan(trace.of.attempt).job.vertex(edge.source).parallelism
+            for edge in self._plan(trace.of.attempt).job.inputs_of(trace.vertex.name)
+        )
+        operators = sum(one.kind not in (SOURCE, SINK) for one in trace.vertex.operators)
+        if not changed and not senders_changed:
+            saved = former[trace.of.subtask]
+            return ReplayedSubtask(
+                trace.vertex,
+                groups,
+                _copied(saved.valve),
+                list(saved.floors),
+                kept_in(saved),
+                dict(saved.offsets),
+            )
+        pool = list(former.values()) if changed else [former[trace.of.subtask]]
+        running = [one for one in pool if one.valve.at != END] or pool
+        valve = Valve({}, min(one.valve.at for one in running), all(one.valve.idle for one in running))
+        offsets: dict[str, int] = {}
+        if trace.vertex.kind == SOURCE:
+            known = {
+                split: (one.valve.inputs[split], one.offsets[split])
+                for one in former.values()
+                for split in one.offsets
+            }
+            for split in names:
+                time, offsets[split] = known[split]
+                valve.inputs[split] = InputTime(time.at if time.at != END else BEGINNING, time.idle)
+        else:
+            edges = by_edge([one.valve for one in running])
+            valve.inputs = {name: _copy_of(edges.get(edge_of_input(name), InputTime())) for name in names}
+        floors = [
+            Floor(index, len(former), at)
+            for index, one in enumerate(former.values())
+            for at in [one.valve.at]
+        ]
+        floors += [floor for one in former.values() for floor in one.floors]
+        kept = (
+            merged_kept(
+                former.values(), operators, lambda key: owner_of_text(key, own_width, groups) == trace.index
+            )
+            if changed
+            else kept_in(former[trace.of.subtask])
+        )
+        model = ReplayedSubtask(trace.vertex, groups, valve, floors, kept, offsets, repeats=True)
+        for index, (subtask, one) in enumerate(former.items()):
+            inputs = {name: _copy_of(time) for name, time in one.valve.inputs.items()}
+            model.inherited[subtask] = Floor(index, len(former), one.valve.at), Valve(inputs)
+        return model
+
+    def _splits_of(self, trace: _Trace) -> list[str]:
+        width = trace.vertex.parallelism
+        listed = [split.name for split in self.input.splits if split.vertex == trace.vertex.name]
+        return listed[trace.index :: width]
+
+    # --- snapshots ------------------------------------------------------------------------------------------
+
+    def _check_state(self, view: SnapshotView) -> None:
+        """Compare what a completed checkpoint shows with the models of its subtasks."""
+        if view.problem is not None:
+            return
+        shown: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+        for part in view.state:
+            entries = {_key_of(text): entry for text, entry in part.entries.items()}
+            shown.setdefault(part.subtask, {})[part.operator, part.name] = entries
+        times = {one.subtask: one for one in view.event_time}
+        for (checkpoint, subtask), expected in self._states.items():
+            if checkpoint != view.checkpoint or subtask in view.finished:
+                continue
+            saved, attempt = self._saved[checkpoint, subtask], self._attempt_of[checkpoint]
+            trace = self._traces[attempt, subtask]
+            names = dict.fromkeys((*expected, *shown.get(subtask, {})))
+            for operator, state in names:
+                wanted = {key: _as_shown(held) for key, held in expected.get((operator, state), {}).items()}
+                got = shown.get(subtask, {}).get((operator, state), {})
+                self.states += len(wanted)
+                if wanted != got:
+                    key = next(key for key in (*wanted, *got) if wanted.get(key) != got.get(key))
+                    sentence = (
+                        f"checkpoint {checkpoint} has {got.get(key, 'nothing')} in the state {state!r} of {operator} "
+                        f"in {subtask} for {key}, and must have {wanted.get(key, 'nothing')}"
+                    )
+                    kind = next(one.kind for one in trace.vertex.operators if one.name == operator)
+                    self._add(Wrong.STATE, sentence, subtask, trace, kind, checkpoint)
+            time = times.get(subtask)
+            if time is None or (time.at_ms, time.idle) != (saved.valve.at, saved.valve.idle):
+                got_at = f"{time.at_ms}{' (idle)' if time.idle else ''}" if time is not None else "none"
+                sentence = (
+                    f"checkpoint {checkpoint} has the watermark {got_at} of {subtask}, and it stood at "
+                    f"{saved.valve.at}{' (idle)' if saved.valve.idle else ''}"
+                )
+                self._add(Wrong.STATE_TIME, sentence, subtask, trace, "", checkpoint)
+                continue
+            for name, one in saved.valve.inputs.items():
+                at = time.inputs.get(name)
+                wanted_time = one.at, one.idle, one.ended
+                # A split's end is known by its position.
+                if at is None or (at if trace.vertex.kind != SOURCE else (*at[:2], one.ended)) != wanted_time:
+                    sentence = f"checkpoint {checkpoint} has {at} of {name} in {subtask}, and must have {wanted_time}"
+                    self._add(Wrong.STATE_TIME, sentence, subtask, trace, "", checkpoint)
+
+    # --- the output -----------------------------------------------------------------------------------------
+
+    def _collect(self, trace: _Trace) -> None:
+        """Count what reached a sink, up to each checkpoint and in all."""
+        if trace.vertex.kind != SINK:
+            return
+        taken: Counter[bytes] = Counter()
+        base = self._base(trace)
+        name = trace.vertex.name
+        for entry in trace.of.entries:
+            if isinstance(entry, Took):
+                taken.update(_frozen(row) for row in entry.rows)
+            elif isinstance(entry, Stood):
+                reached = self._reached.setdefault((entry.checkpoint, name), Counter(base))
+                reached.update(taken)
+        total = self._reached.setdefault((-trace.of.attempt, name), Counter(base))
+        total.update(taken)
+        for checkpoint in self._needed:
+            # What had finished before a checkpoint has no part in it, and all of it reached the sink.
+            if (
+                self._attempt_of.get(checkpoint) == trace.of.attempt
+                and checkpoint not in trace.taken_at
+                and trace.over
+            ):
+                self._reached.setdefault((checkpoint, name), Counter(base)).update(taken)
+
+    def _base(self, trace: _Trace) -> Counter[bytes]:
+        if trace.of.restored is None:
+            return Counter()
+        return self._reached.get((trace.of.restored, trace.vertex.name), Counter())
+
+    def _check_output(self, last: int) -> None:
+        output = self.context.history.output
+        if output is None or fell_back(self.context) is not None:
+            return
+        due: Counter[bytes] = Counter()
+        for (number, _), rows in self._reached.items():
+            if number == -last:
+                due.update(rows)
+        got = Counter(_frozen(row) for row in output)
+        extra, missing = got - due, due - got
+        if extra:
+            first = next(iter(extra))
+            row, times, reached = msgspec.msgpack.decode(first), got[first], due[first]
+            sentence = f"{row} is in the output {times} times, and reached the sinks {reached} times"
+            self.divergences.append(Divergence(Wrong.OUTPUT, sentence, "output", restored=True))
+        if missing and self.context.history.end is End.FINISHED:
+            row = msgspec.msgpack.decode(next(iter(missing)))
+            sentence = f"{row} reached the sinks and is not in the output"
+            self.divergences.append(Divergence(Wrong.OUTPUT, sentence, "output", restored=True))
+
+    # --- findings -------------------------------------------------------------------------------------------
+
+    def _made(
+        self,
+        wrong: Wrong,
+        sentence: str,
+        place: str,
+        trace: _Trace,
+        kind: str = "",
+        checkpoint: int | None = None,
+    ) -> Divergence:
+        restored = trace.of.restored
+        overtaken = (
+            restored is not None
+            and self.context.plan.checkpoints.overtakes
+            and any(self._in_flight_at(restored))
+        )
+        return Divergence(
+            wrong,
+            f"{sentence} (attempt {trace.of.attempt})",
+            place,
+            kind,
+            trace.of.attempt,
+            checkpoint,
+            overtaken,
+            restored is not None,
+        )
+
+    def _in_flight_at(self, checkpoint: int) -> list[list[Atom]]:
+        return [atoms for atoms in self._in_flight(checkpoint, 0).values() if atoms]
+
+    def _add(
+        self,
+        wrong: Wrong,
+        sentence: str,
+        place: str,
+        trace: _Trace,
+        kind: str = "",
+        checkpoint: int | None = None,
+    ) -> None:
+        self.divergences.append(self._made(wrong, sentence, place, trace, kind, checkpoint))
+
+
+def _first_taken(taken: Sequence[tuple[Atom, str]], queues: Mapping[str, deque[Atom]]) -> Iterator[Atom]:
+    """Take out of the queues what was taken from a channel first, as long as it stands first in one of them."""
+    for atom, came in taken:
+        queue = next(
+            (one for name, one in queues.items() if one and one[0] == atom and came in ("", name)), None
+        )
+        if queue is None:
+            return
+        yield queue.popleft()
+
+
+def _idle_splits(model: ReplayedSubtask, read: str) -> list[str]:
+    return [name for name, one in model.valve.inputs.items() if one.idle and name != read]
+
+
+def _last_begin(entries: Sequence[ElementEntry]) -> ElementEntry | None:
+    for entry in reversed(entries):
+        if not isinstance(entry, Sent | SentWatermark | SplitsIdle):
+            return entry
+    return None
+
+
+def _begun_by(entry: ElementEntry) -> str:
+    match entry:
+        case Took(rows=rows):
+            return f"{len(rows)} records, the first of them {rows[0] if rows else None}"
+        case TookWatermark(at_ms=at, idle=idle):
+            return f"the watermark {at}{' (idle)' if idle else ''}"
+        case InputOver():
+            return "the end of an input"
+        case AllOver():
+            return "the end of all input"
+        case Polled(split=split, offset=offset, rows=rows):
+            return (
+                f"{split}@{offset} and {max(0, len(rows) - 1)} more" if split else "a poll that gave nothing"
+            )
+    return str(entry)
+
+
+def _split_sends(
+    behind: Sequence[ElementEntry], channel: int
+) -> tuple[list[tuple[int, bool]], list[list[Row]]]:
+    """Return the watermarks that were sent on a channel, and the rows before, between and behind them."""
+    watermarks: list[tuple[int, bool]] = []
+    segments: list[list[Row]] = [[]]
+    for entry in behind:
+        if isinstance(entry, SentWatermark) and entry.channel == channel:
+            watermarks.append((entry.at_ms, entry.idle))
+            segments.append([])
+        elif isinstance(entry, Sent) and entry.channel == channel:
+            segments[-1] += entry.rows
+    return watermarks, segments
+
+
+def _between_watermarks(due: Sequence[Due]) -> list[list[tuple[str, Row]]]:
+    parts: list[list[tuple[str, Row]]] = [[]]
+    for one in due:
+        if isinstance(one, WatermarkDue):
+            parts.append([])
+        else:
+            parts[-1].append(one)
+    return parts
+
+
+def _times(watermarks: Sequence[tuple[int, bool]]) -> str:
+    return ", ".join(f"{at}{' (idle)' if idle else ''}" for at, idle in watermarks) or "none"
+
+
+def _is_on(channel: str, edge: EdgePlan, number: int, job: JobPlan) -> bool:
+    """Return whether an output channel belongs to an edge, which is the ``number``-th that leaves its vertex."""
+    outputs = job.outputs_of(edge.source)
+    same = [one for one in outputs[:number] if one.target == edge.target]
+    return _receiver_vertex(channel) == edge.target and channel.rpartition("#")[2] == str(len(same))
+
+
+def _edge_of(job: JobPlan, channel: str) -> EdgePlan:
+    sender, receiver = channel.partition("->")[0].rpartition("[")[0], _receiver_vertex(channel)
+    among = [edge for edge in job.edges if (edge.source, edge.target) == (sender, receiver)]
+    return among[int(channel.rpartition("#")[2])]
+
+
+def _receiver(channel: str) -> str:
+    return channel.partition("->")[2].rpartition("#")[0]
+
+
+def _receiver_vertex(channel: str) -> str:
+    return _receiver(channel).rpartition("[")[0]
+
+
+def _copied(valve: Valve) -> Valve:
+    return Valve({name: _copy_of(one) for name, one in valve.inputs.items()}, valve.at, valve.idle)
+
+
+def _copy_of(one: InputTime) -> InputTime:
+    return InputTime(one.at, one.idle, one.ended)
+
+
+_freeze = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def _frozen(row: Row) -> bytes:
+    return _freeze(row)
+
+
+def _shown(atom: Atom | None) -> str:
+    if atom is None:
+        return "nothing"
+    kind, what = atom
+    if kind == "row":
+        return f"{what}"
+    at, idle = what
+    return f"the watermark {at}{' (idle)' if idle else ''}"
+
+
+def _key_of(text: str) -> str:
+    key: str = msgspec.json.decode(text)[0]
+    return key
+
+
+def _as_shown(held: Any) -> Any:
+    """Return the content of a state in the form of views: a map is a list of pairs."""
+    if isinstance(held, dict):
+        return [[number, content] for number, content in sorted(held.items())]
+    return held

@@ -1,0 +1,120 @@
+"""Job graphs in event time, drawn at random: windows behind windows, timers, several sources, some of them idle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from barrier_tck.harness.plan.job_graph import (
+    SINK,
+    SOURCE,
+    EdgePlan,
+    JobPlan,
+    OperatorPlan,
+    Spread,
+    VertexPlan,
+)
+from barrier_tck.harness.plan.shapes import without_key
+from barrier_tck.harness.workloads.generated_jobs import GENERATED
+from barrier_tck.harness.workloads.kinds.event_window import LATE
+from barrier_tck.harness.workloads.operator_kind import Between
+
+_KEY = ("key",)
+_BOUNDS_MS = (60, 0, 20, 200)
+_SIZES_MS = (100, 50, 30, 400)
+
+
+@dataclass
+class _Drawing:
+    """The graph so far."""
+
+    between: Between
+    subtasks_max: int
+    vertices: list[VertexPlan] = field(default_factory=list)
+    edges: list[EdgePlan] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    """Vertex and output that something must read, since nothing does yet."""
+
+    def chance(self, one_in: int) -> bool:
+        return self.between(0, one_in - 1) == one_in - 1
+
+    def among(self, values: Sequence[Any]) -> Any:
+        return values[self.between(0, len(values) - 1)]
+
+    def width(self) -> int:
+        left = self.subtasks_max - sum(vertex.parallelism for vertex in self.vertices)
+        return max(1, min(left // 2, self.between(1, 3)))
+
+
+def drawn_event_time_job(between: Between, subtasks_max: int) -> JobPlan:
+    """Return a drawn graph."""
+    drawing = _Drawing(between, subtasks_max)
+    above = [_add_source(drawing, number) for number in range(between(1, 3))]
+    for layer in range(between(1, 3)):
+        above = [_add_vertex(drawing, f"v{layer}{letter}", above) for letter in "ab"[: between(1, 2)]]
+    _add_sinks(drawing)
+    vertices = tuple(drawing.vertices)
+    edges = tuple(without_key(edge, vertices) for edge in drawing.edges)
+    return JobPlan(shape=GENERATED, vertices=vertices, edges=edges)
+
+
+def _add_source(drawing: _Drawing, number: int) -> str:
+    parameters: dict[str, Any] = {"bound_ms": drawing.among(_BOUNDS_MS)}
+    if drawing.chance(2):
+        parameters["gaps"] = drawing.between(1, 3)
+        if drawing.chance(2):
+            parameters["idle_after_ms"] = drawing.between(2, 20)
+    name = f"s{number}"
+    drawing.vertices.append(VertexPlan(name, SOURCE, drawing.width(), parameters))
+    drawing.unread.append((name, ""))
+    return name
+
+
+def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str]) -> str:
+    head = _operator(drawing, name)
+    then = (_operator(drawing, f"{name}.then"),) if drawing.chance(3) else ()
+    # At most one operator of a vertex has a side output: an edge names it alone.
+    if sum(one.kind == "event_window" for one in (head, *then)) > 1:
+        then = (OperatorPlan(f"{name}.then", "shift", {"by_ms": drawing.between(0, 20)}),)
+    by_key = any(one.kind != "shift" for one in (head, *then))
+    drawing.vertices.append(VertexPlan(name, head.kind, drawing.width(), head.parameters, then))
+    senders = dict.fromkeys(drawing.among(above) for _ in range(drawing.between(1, 2)))
+    for sender in senders:
+        output = LATE if (sender, LATE) in drawing.unread and drawing.chance(3) else ""
+        spread = Spread.HASH if by_key else Spread.REBALANCE
+        drawing.edges.append(EdgePlan(sender, name, spread, _KEY if by_key else (), output=output))
+        if (sender, output) in drawing.unread:
+            drawing.unread.remove((sender, output))
+    drawing.unread.append((name, ""))
+    if any(one.kind == "event_window" for one in (head, *then)) and drawing.chance(2):
+        drawing.unread.append((name, LATE))
+    return name
+
+
+def _operator(drawing: _Drawing, name: str) -> OperatorPlan:
+    kind = drawing.among(("event_window", "event_window", "event_timer", "shift"))
+    parameters: dict[str, Any]
+    if kind == "shift":
+        parameters = {"by_ms": drawing.between(-100, 100)}
+    elif kind == "event_timer":
+        parameters = {"step_ms": drawing.among((40, 1, 150)), "delay_ms": drawing.between(-120, 200)}
+    else:
+        assigner = drawing.between(0, 2)
+        if assigner == 2:
+            parameters = {"gap_ms": drawing.among((40, 5, 120))}
+        else:
+            parameters = {"size_ms": drawing.among(_SIZES_MS)}
+            if assigner == 1:
+                parameters["slide_ms"] = drawing.among((40, 25, 70))
+        if drawing.chance(2):
+            parameters["lateness_ms"] = drawing.between(1, 150)
+        if drawing.chance(4):
+            parameters["every"] = drawing.between(2, 4)
+    return OperatorPlan(name, kind, parameters)
+
+
+def _add_sinks(drawing: _Drawing) -> None:
+    for number, (vertex, output) in enumerate(drawing.unread):
+        drawing.vertices.append(VertexPlan(f"out{number}", SINK, drawing.width()))
+        drawing.edges.append(EdgePlan(vertex, f"out{number}", Spread.REBALANCE, output=output))
