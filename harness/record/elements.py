@@ -42,7 +42,8 @@ class TookWatermark(msgspec.Struct, frozen=True, tag="took-watermark", omit_defa
     at_ms: int
     idle: bool = False
     origin: str = ""
-    """``sender->receiver#edge`` of the channel that it was on before the job was rescaled; empty for any other."""
+    """``sender->receiver#edge`` of the channel that it was on before the job was rescaled; empty for any other. If it
+    was on several, all of them, with ``|`` between them, the first one first."""
 
 
 class InputOver(msgspec.Struct, frozen=True, tag="input-over"):

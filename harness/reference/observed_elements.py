@@ -135,7 +135,7 @@ def _observe_input(driver: Any, plane: DataPlane, add: AddEntry) -> None:
 
     def observed_process(channel: int, payload: Any) -> None:
         if isinstance(payload, Watermark):
-            origin = _name(payload.origin) if payload.origin is not None else ""
+            origin = "|".join(map(_name, payload.origin))
             add(TookWatermark(channel, payload.at_ms, payload.idle, origin))
         else:
             add(Took(channel, tuple(plane.to_rows(payload))))

@@ -95,5 +95,12 @@ def _inherited(
 ) -> Iterator[InheritedInputs]:
     for i, one in of.items():
         held = key_group_range(i, len(former), key_groups).intersection(own)
-        if len(held) and one.inputs:
-            yield InheritedInputs(former[i].subtask, held, one.inputs)
+        if not len(held):
+            continue
+        subtask = former[i].subtask
+        if one.inputs:
+            yield InheritedInputs((subtask,), held, one.inputs)
+        for before in one.inherited:
+            common = before.key_groups.intersection(held)
+            if len(common):
+                yield InheritedInputs((*before.receivers, subtask), common, before.inputs)

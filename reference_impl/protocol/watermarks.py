@@ -41,8 +41,9 @@ class Watermark(msgspec.Struct, frozen=True):
     """Event time, in milliseconds of the epoch."""
     idle: bool = False
     """Whether the sender expects nothing for now, so that others must not wait for it. It says so when that is over."""
-    origin: ChannelId | None = None
-    """Of one in flight that was taken over from a job of another parallelism: the channel as it was (RSC-3)."""
+    origin: tuple[ChannelId, ...] = ()
+    """Of one in flight that was taken over from a job of another parallelism: the channel as it was (RSC-3). If that
+    happened several times before it was read, each channel on which it was, the first one first."""
 
     def __len__(self) -> int:
         """Return 1: it takes as much room in a channel as one record."""
@@ -74,12 +75,15 @@ class GroupFloor(msgspec.Struct, frozen=True):
 
 
 class InheritedInputs(msgspec.Struct, frozen=True):
-    """The inputs of a subtask of the job as it was, whose records in flight are taken over (RSC-3)."""
+    """The inputs of a subtask of a former job, whose records in flight are taken over (RSC-3)."""
 
-    receiver: SubtaskId
+    receivers: tuple[SubtaskId, ...]
+    """The subtask that they were on their way to. If the job was rescaled several times before they were read, each one
+    that took them over, the first one first."""
     key_groups: KeyGroupRange
-    """Those of its key groups that the new subtask has taken over."""
+    """The key groups that have gone this way."""
     inputs: tuple[InputWatermark, ...]
+    """How far event time had come on the inputs of the first one."""
 
 
 class EventTimeSnapshot(msgspec.Struct, frozen=True):

@@ -95,8 +95,7 @@ class Rerouting:
         key, it is left out: senders repeat theirs after such a start.
         """
         if isinstance(batch, Watermark):
-            is_first = batch.origin is None
-            return replace(batch, origin=one.origin) if one.by_key and is_first else None
+            return replace(batch, origin=(*batch.origin, one.origin)) if one.by_key else None
         if not one.by_key:
             return batch
         edge, graph = self._graph.edge_of(one.target), self._graph

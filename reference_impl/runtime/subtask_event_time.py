@@ -50,7 +50,7 @@ class SubtaskEventTime:
         self.has_timers = self.used and bool(self._following)
         """Whether an operator may have timers in event time."""
         self._router = router
-        self._inherited: dict[SubtaskId, tuple[InheritedInputs, WatermarkValve]] = {}
+        self._inherited: dict[tuple[SubtaskId, ...], tuple[InheritedInputs, WatermarkValve]] = {}
         self._repeats = False
         """Whether the watermark must be sent once more, because the receivers may know of none from here."""
 
@@ -72,7 +72,7 @@ class SubtaskEventTime:
         for one in snapshot.inherited:
             valve = WatermarkValve(len(one.inputs))
             valve.restore(BEGINNING_OF_TIME, False, [each.state for each in one.inputs])
-            self._inherited[one.receiver] = one, valve
+            self._inherited[one.receivers] = one, valve
 
     def snapshot(self) -> EventTimeSnapshot | msgspec.UnsetType:
         """Return how far event time has come; unset in a job that knows none."""
@@ -103,7 +103,7 @@ class SubtaskEventTime:
         """Take a watermark of an input channel."""
         if not self.used:
             return
-        if watermark.origin is not None:
+        if watermark.origin:
             self._take_inherited(watermark, run_chain)
         elif self._valve.advance(channel, watermark) or self._repeats:
             self._advance(run_chain)
@@ -139,12 +139,10 @@ class SubtaskEventTime:
 
     def _take_inherited(self, watermark: Watermark, run_chain: RunChain) -> None:
         """Let event time advance for the key groups that were a former receiver's, by what was on its way to it."""
-        origin = watermark.origin
-        assert origin is not None, "the caller looks at it"
-        found = self._inherited.get(origin.receiver)
+        found = self._inherited.get(tuple(channel.receiver for channel in watermark.origin))
         if found is None:
             return
-        one, valve = found
+        (one, valve), origin = found, watermark.origin[0]
         numbers = [
             number
             for number, each in enumerate(one.inputs)

@@ -30,6 +30,7 @@ from barrier_tck.harness.oracle.evidence.replayed_subtask import (
     SavedSubtask,
     Valve,
     WatermarkDue,
+    as_it_was,
     by_edge,
     edge_of_input,
     kept_in,
@@ -378,7 +379,8 @@ class EventTimeReplay:
                 number = _edge_of(self._plan(trace.of.attempt).job, trace.of.inputs[channel]).input
                 due = model.take(number, rows)
             case TookWatermark(channel=_, at_ms=at, idle=idle, origin=origin) if origin:
-                due = model.take_inherited(_receiver(origin), origin, at, idle)
+                way = origin.split("|")
+                due = model.take_inherited(tuple(map(_receiver, way)), way[0], at, idle)
             case TookWatermark(channel=channel, at_ms=at, idle=idle):
                 due = model.take_watermark(trace.of.inputs[channel], at, idle)
             case InputOver(channel=channel):
@@ -556,14 +558,7 @@ class EventTimeReplay:
             return None
         if self._is_same_job(restored, trace.of.attempt):
             saved = former[trace.of.subtask]
-            return ReplayedSubtask(
-                trace.vertex,
-                groups,
-                _copied(saved.valve),
-                list(saved.floors),
-                kept_in(saved),
-                dict(saved.offsets),
-            )
+            return as_it_was(trace.vertex, groups, saved)
         return self._redistributed(trace, former, names, groups, restored)
 
     def _former(self, checkpoint: int, vertex: str) -> dict[str, SavedSubtask] | None:
@@ -585,7 +580,7 @@ class EventTimeReplay:
                 kept = msgspec.msgpack.encode(
                     [{} for one in trace.vertex.operators if one.kind not in (SOURCE, SINK)]
                 )
-                saved = SavedSubtask(kept, Valve(ended, END), (), offsets, finished=True)
+                saved = SavedSubtask(kept, Valve(ended, END), (), offsets, {}, finished=True)
             if saved is None:
                 return None
             found[subtask] = saved
@@ -615,14 +610,7 @@ class EventTimeReplay:
         operators = sum(one.kind not in (SOURCE, SINK) for one in trace.vertex.operators)
         if not changed and not senders_changed:
             saved = former[trace.of.subtask]
-            return ReplayedSubtask(
-                trace.vertex,
-                groups,
-                _copied(saved.valve),
-                list(saved.floors),
-                kept_in(saved),
-                dict(saved.offsets),
-            )
+            return as_it_was(trace.vertex, groups, saved)
         pool = list(former.values()) if changed else [former[trace.of.subtask]]
         running = [one for one in pool if one.valve.at != END] or pool
         valve = Valve({}, min(one.valve.at for one in running), all(one.valve.idle for one in running))
@@ -639,12 +627,11 @@ class EventTimeReplay:
         else:
             edges = by_edge([one.valve for one in running])
             valve.inputs = {name: _copy_of(edges.get(edge_of_input(name), InputTime())) for name in names}
-        floors = [
-            Floor(index, len(former), at)
-            for index, one in enumerate(former.values())
-            for at in [one.valve.at]
-        ]
-        floors += [floor for one in former.values() for floor in one.floors]
+        floors = []
+        for index, one in enumerate(former.values()):
+            owner = index, len(former)
+            floors.append(Floor((owner,), one.valve.at))
+            floors += [Floor((*floor.owners, owner), floor.at) for floor in one.floors]
         kept = (
             merged_kept(
                 former.values(), operators, lambda key: owner_of_text(key, own_width, groups) == trace.index
@@ -654,8 +641,10 @@ class EventTimeReplay:
         )
         model = ReplayedSubtask(trace.vertex, groups, valve, floors, kept, offsets, repeats=True)
         for index, (subtask, one) in enumerate(former.items()):
-            inputs = {name: _copy_of(time) for name, time in one.valve.inputs.items()}
-            model.inherited[subtask] = Floor(index, len(former), one.valve.at), Valve(inputs)
+            owner = index, len(former)
+            model.inherited[(subtask,)] = Floor((owner,), one.valve.at), Valve(one.valve.copy().inputs)
+            for path, (floor, valve) in one.inherited.items():
+                model.inherited[(*path, subtask)] = Floor((*floor.owners, owner), floor.at), valve.copy()
         return model
 
     def _splits_of(self, trace: _Trace) -> list[str]:
@@ -890,10 +879,6 @@ def _receiver(channel: str) -> str:
 
 def _receiver_vertex(channel: str) -> str:
     return _receiver(channel).rpartition("[")[0]
-
-
-def _copied(valve: Valve) -> Valve:
-    return Valve({name: _copy_of(one) for name, one in valve.inputs.items()}, valve.at, valve.idle)
 
 
 def _copy_of(one: InputTime) -> InputTime:

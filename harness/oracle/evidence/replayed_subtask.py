@@ -34,8 +34,8 @@ class InputTime:
 class Floor:
     """The key groups that a former subtask owned, and how far event time had come for them."""
 
-    index: int
-    width: int
+    owners: tuple[tuple[int, int], ...]
+    """Index and parallelism of the subtask that owned them, in each job on the way."""
     at: int
 
 
@@ -59,6 +59,11 @@ class Valve:
     at: int = BEGINNING
     idle: bool = False
 
+    def copy(self) -> Valve:
+        """Return another valve that stands where this one does."""
+        inputs = {name: InputTime(one.at, one.idle, one.ended) for name, one in self.inputs.items()}
+        return Valve(inputs, self.at, self.idle)
+
     def look(self) -> bool:
         """Combine the inputs anew; return whether anything has changed."""
         before = self.at, self.idle
@@ -81,6 +86,7 @@ class SavedSubtask:
     valve: Valve
     floors: tuple[Floor, ...]
     offsets: dict[str, int]
+    inherited: dict[tuple[str, ...], tuple[Floor, Valve]]
     finished: bool = False
     """Whether the subtask had finished before."""
 
@@ -97,8 +103,8 @@ class ReplayedSubtask:
     kept: list[dict[str, KeyState]] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     """Of a source: split -> the number of the record that it reads next."""
-    inherited: dict[str, tuple[Floor, Valve]] = field(default_factory=dict)
-    """Former receiver -> its key groups, and its valve."""
+    inherited: dict[tuple[str, ...], tuple[Floor, Valve]] = field(default_factory=dict)
+    """Former receivers, one after the other -> the key groups that went this way, and the valve of the first one."""
     repeats: bool = False
     """Whether it sends its watermark once more, since its receivers are others than before."""
     operators: list[ReplayedOperator] = field(init=False)
@@ -127,18 +133,18 @@ class ReplayedSubtask:
         one.at, one.idle = max(one.at, at), idle
         return self._advanced() if self.valve.look() or self.repeats else []
 
-    def take_inherited(self, receiver: str, name: str, at: int, idle: bool) -> list[Due]:
-        """Take a watermark that was on its way to a former receiver."""
-        if receiver not in self.inherited:
+    def take_inherited(self, receivers: tuple[str, ...], name: str, at: int, idle: bool) -> list[Due]:
+        """Take a watermark that was on its way to a former receiver, on a channel with a name."""
+        if receivers not in self.inherited:
             return []
-        floor, valve = self.inherited[receiver]
+        floor, valve = self.inherited[receivers]
         one = valve.inputs.get(name)
         if one is None:
             return []
         one.at, one.idle = max(one.at, at), idle
         if not valve.look() or valve.at <= self.valve.at:
             return []
-        self.floors.append(Floor(floor.index, floor.width, valve.at))
+        self.floors.append(Floor(floor.owners, valve.at))
         due: list[Due] = []
         self._fire_due([list(keys) for keys in self.kept], due)
         return due
@@ -177,7 +183,7 @@ class ReplayedSubtask:
             due += self.take(0, rows)
             one.at = max(one.at, max(row["ts"] for row in rows) - bound - 1)
         for name, entry in self.valve.inputs.items():
-            if still_open:
+            if still_open and self.valve.at != END:
                 # Behind a restore, a reader learns that a split has ended when it looks at it.
                 entry.ended = name not in still_open
             entry.idle = name in idle
@@ -189,10 +195,9 @@ class ReplayedSubtask:
 
     def saved(self) -> SavedSubtask:
         """Return what it holds now."""
-        inputs = {name: InputTime(one.at, one.idle, one.ended) for name, one in self.valve.inputs.items()}
-        valve = Valve(inputs, self.valve.at, self.valve.idle)
         kept = msgspec.msgpack.encode(self.kept)
-        return SavedSubtask(kept, valve, tuple(self.floors), dict(self.offsets))
+        inherited = {path: (floor, valve.copy()) for path, (floor, valve) in self.inherited.items()}
+        return SavedSubtask(kept, self.valve.copy(), tuple(self.floors), dict(self.offsets), inherited)
 
     def entries(self) -> dict[tuple[str, str], dict[str, Any]]:
         """Return (operator, state) -> key -> what a snapshot must show."""
@@ -212,7 +217,11 @@ class ReplayedSubtask:
 
     def _watermark_of(self, key: str, place: int) -> int:
         group = group_of_text(key, self.groups) if self.floors else 0
-        floors = [one.at for one in self.floors if owner_of_group(group, one.width, self.groups) == one.index]
+        floors = [
+            one.at
+            for one in self.floors
+            if all(owner_of_group(group, width, self.groups) == index for index, width in one.owners)
+        ]
         return max([self._at[place], *floors])
 
     def _through(self, start: int, rows: list[tuple[int, Row]], due: list[Due]) -> list[list[str]]:
@@ -268,6 +277,19 @@ class ReplayedSubtask:
 def _made(make: Callable[..., ReplayedOperator] | None) -> Callable[..., ReplayedOperator]:
     assert make is not None, "the workload takes only operators that can be replayed"
     return make
+
+
+def as_it_was(vertex: VertexPlan, groups: int, saved: SavedSubtask) -> ReplayedSubtask:
+    """Return a model that goes on where one stood."""
+    return ReplayedSubtask(
+        vertex,
+        groups,
+        saved.valve.copy(),
+        list(saved.floors),
+        kept_in(saved),
+        dict(saved.offsets),
+        {path: (floor, valve.copy()) for path, (floor, valve) in saved.inherited.items()},
+    )
 
 
 def kept_in(saved: SavedSubtask) -> list[dict[str, KeyState]]:
