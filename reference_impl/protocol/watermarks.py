@@ -130,13 +130,24 @@ class WatermarkValve:
 
     def end(self, number: int) -> bool:
         """Take the end of an input, which holds nothing up any more; returns what ``advance`` returns."""
-        self._inputs[number].ended = True
+        return self.mark((), (number,))
+
+    def mark(self, idle: Iterable[int], ended: Iterable[int]) -> bool:
+        """Take that some inputs have become idle and others have ended, all at once; returns what ``advance`` returns.
+
+        One after the other, they could give another watermark, depending on their order.
+        """
+        for number in idle:
+            self._inputs[number].idle = True
+        for number in ended:
+            self._inputs[number].ended = True
         return self._combine()
 
     def restore(self, at_ms: int, idle: bool, states: Sequence[InputState]) -> None:
         """Go on where a snapshot stood; ``states`` are in the order of the numbers."""
         self._inputs = [_Input(*state) for state in states]
         self.at_ms, self.idle = at_ms, idle
+        self._combine()
 
     def end_all(self) -> None:
         """Take the end of all inputs that have not ended."""

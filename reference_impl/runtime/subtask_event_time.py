@@ -235,24 +235,21 @@ class SourceEventTime(SubtaskEventTime):
 
     def nothing_yet(self, run_chain: RunChain) -> None:
         """Take that no split had a record."""
-        if self._strategy is not None and self._look_at_splits():
+        if self._strategy is not None and (self._look_at_splits() or self._repeats):
             self._advance(run_chain)
 
     def _look_at_splits(self) -> bool:
         """Let splits end or become idle; return whether the watermark has changed by that."""
         assert self._strategy is not None, "the callers look"
-        changed = False
         open_splits, quiet = self._reader.open_splits, self._reader.quiet_splits
         now_ms, idle_after_ms = self._clock.now_ms(), self._strategy.idle_after_ms
-        for number, (split, (_, idle, ended)) in enumerate(
-            zip(self._splits, self._valve.states(), strict=True)
-        ):
+        now_idle, now_ended = list[int](), list[int]()
+        for number, split in enumerate(self._splits):
+            _, idle, ended = self._valve.states()[number]
             if split not in open_splits:
                 # The end of the last one is the end of the input, which is taken operator by operator.
-                if not ended and open_splits:
-                    changed = self._valve.end(number) or changed
+                now_ended += [number] if open_splits else ()
             elif split in quiet and idle_after_ms is not None and not (idle or ended):
                 since_ms = self._quiet_since.setdefault(split, now_ms)
-                if now_ms - since_ms >= idle_after_ms:
-                    changed = self._valve.advance(number, Watermark(BEGINNING_OF_TIME, idle=True)) or changed
-        return changed
+                now_idle += [number] if now_ms - since_ms >= idle_after_ms else ()
+        return self._valve.mark(now_idle, now_ended)

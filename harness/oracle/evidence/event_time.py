@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.key_groups import owner_of_text
+from barrier_tck.harness.oracle.evidence.key_groups import owner_of_group, owner_of_text
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.replayed_subtask import (
     BEGINNING,
@@ -166,6 +166,9 @@ class EventTimeReplay:
         for one in self.elements:
             vertex = self._plan(one.attempt).job.vertex(one.subtask.rpartition("[")[0])
             self._traces[one.attempt, one.subtask] = self._read(one, vertex)
+        for view in self.context.history.checkpoints:
+            if view.attempt is not None:  # if all subtasks had finished before, none of them stood at it
+                self._attempt_of.setdefault(view.checkpoint, view.attempt)
         attempts = sorted({one.attempt for one in self.elements})
         for attempt in attempts:
             self._check_channels(attempt)
@@ -273,7 +276,7 @@ class EventTimeReplay:
             for name, channels in by_edge_of_input.items():
                 edge = _edge_of(plan.job, channels[0])
                 origins = {
-                    origin: self._own(atoms, trace, edge, plan)
+                    origin: self._own(origin, atoms, trace, edge, plan)
                     for origin, atoms in before.items()
                     if edge_of_input(origin) == name and _receiver_vertex(origin) == trace.vertex.name
                 }
@@ -286,14 +289,32 @@ class EventTimeReplay:
                     found[channels[0]] += [atom for queue in queues.values() for atom in queue]
         return found
 
-    def _own(self, atoms: Sequence[Atom], trace: _Trace, edge: EdgePlan, plan: TrialPlan) -> deque[Atom]:
+    def _own(
+        self, origin: str, atoms: Sequence[Atom], trace: _Trace, edge: EdgePlan, plan: TrialPlan
+    ) -> deque[Atom]:
+        """Return what of a former channel's records in flight goes to a subtask, and its watermarks if it takes over
+        any key group of the former receiver.
+        """
         if edge.by is not Spread.HASH:
             return deque(atom for atom in atoms if atom[0] == "row")
         width, groups = trace.vertex.parallelism, plan.deployment.max_parallelism
+        restored = trace.of.restored
+        assert restored is not None, "there is something in flight"
+        before = self._plan(self._attempt_of[restored]).job.vertex(trace.vertex.name).parallelism
+        former = int(_receiver(origin).rpartition("[")[2][:-1])
+        takes_over = any(
+            owner_of_group(group, before, groups) == former
+            and owner_of_group(group, width, groups) == trace.index
+            for group in range(groups)
+        )
         return deque(
             atom
             for atom in atoms
-            if atom[0] == "watermark" or owner_of_text(atom[1]["key"], width, groups) == trace.index
+            if (
+                takes_over
+                if atom[0] == "watermark"
+                else owner_of_text(atom[1]["key"], width, groups) == trace.index
+            )
         )
 
     def _in_flight(self, checkpoint: int, attempt: int) -> dict[str, list[Atom]]:
@@ -639,6 +660,7 @@ class EventTimeReplay:
             if changed
             else kept_in(former[trace.of.subtask])
         )
+        valve.look()
         model = ReplayedSubtask(trace.vertex, groups, valve, floors, kept, offsets, repeats=True)
         for index, (subtask, one) in enumerate(former.items()):
             owner = index, len(former)

@@ -108,6 +108,9 @@ class ReplayedSubtask:
     repeats: bool = False
     """Whether it sends its watermark once more, since its receivers are others than before."""
     operators: list[ReplayedOperator] = field(init=False)
+    _raised: Floor | None = None
+    _raised_for: int = 0
+    """For so many operators, the first ones, event time has come to ``_raised`` within a step."""
     _at: list[int] = field(init=False)
     """How far event time has come for each operator, within a step."""
 
@@ -144,9 +147,13 @@ class ReplayedSubtask:
         one.at, one.idle = max(one.at, at), idle
         if not valve.look() or valve.at <= self.valve.at:
             return []
-        self.floors.append(Floor(floor.owners, valve.at))
         due: list[Due] = []
-        self._fire_due([list(keys) for keys in self.kept], due)
+        self._raised = Floor(floor.owners, valve.at)
+        for place in range(len(self.operators)):
+            self._raised_for = place + 1
+            self._fired(place, list(self.kept[place]), due)
+        self.floors.append(self._raised)
+        self._raised_for = 0
         return due
 
     def end_input(self, name: str) -> list[Due]:
@@ -187,7 +194,7 @@ class ReplayedSubtask:
                 # Behind a restore, a reader learns that a split has ended when it looks at it.
                 entry.ended = name not in still_open
             entry.idle = name in idle
-        if self.valve.look():
+        if self.valve.look() or self.repeats:
             due += self._advanced()
         return due
 
@@ -216,10 +223,15 @@ class ReplayedSubtask:
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _watermark_of(self, key: str, place: int) -> int:
-        group = group_of_text(key, self.groups) if self.floors else 0
+        seen = (
+            [*self.floors, self._raised]
+            if self._raised is not None and place < self._raised_for
+            else self.floors
+        )
+        group = group_of_text(key, self.groups) if seen else 0
         floors = [
             one.at
-            for one in self.floors
+            for one in seen
             if all(owner_of_group(group, width, self.groups) == index for index, width in one.owners)
         ]
         return max([self._at[place], *floors])
