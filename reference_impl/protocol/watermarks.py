@@ -147,7 +147,6 @@ class WatermarkValve:
         """Go on where a snapshot stood; ``states`` are in the order of the numbers."""
         self._inputs = [_Input(*state) for state in states]
         self.at_ms, self.idle = at_ms, idle
-        self._combine()
 
     def end_all(self) -> None:
         """Take the end of all inputs that have not ended."""

@@ -192,6 +192,8 @@ class SourceEventTime(SubtaskEventTime):
             reached = BEGINNING_OF_TIME if isinstance(at_ms, msgspec.UnsetType) else at_ms
             splits.append((reached, idle, snapshot.at_ms == END_OF_TIME))
         self._valve.restore(snapshot.at_ms, snapshot.idle, splits)
+        if snapshot.by_edge:  # its splits may all be further than those of other subtasks
+            self._valve.mark((), ())
 
     def positions(self) -> tuple[SplitPosition, ...]:
         """Return the position of each split, with its watermark."""

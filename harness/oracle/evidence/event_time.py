@@ -132,7 +132,7 @@ class _Trace:
 
     @property
     def index(self) -> int:
-        return int(self.of.subtask.rpartition("[")[2][:-1])
+        return _index_of(self.of.subtask)
 
 
 @dataclass
@@ -285,9 +285,16 @@ class EventTimeReplay:
                     queues = shared.setdefault(f"{name}->{trace.vertex.name}", origins)
                 for channel in channels:
                     found[channel] = list(_first_taken(trace.taken[channel], queues))
-                if edge.by is Spread.HASH:
-                    found[channels[0]] += [atom for queue in queues.values() for atom in queue]
+                for origin, queue in queues.items():
+                    if edge.by is Spread.HASH or self._is_heir(origin, trace):
+                        found[channels[0]] += queue
         return found
+
+    def _is_heir(self, origin: str, trace: _Trace) -> bool:
+        """Return whether a subtask takes the place of a former receiver, whose records have no key."""
+        assert trace.of.restored is not None, "there is something in flight"
+        before = self._plan(self._attempt_of[trace.of.restored]).job.vertex(trace.vertex.name).parallelism
+        return _index_of(_receiver(origin)) * trace.vertex.parallelism // before == trace.index
 
     def _own(
         self, origin: str, atoms: Sequence[Atom], trace: _Trace, edge: EdgePlan, plan: TrialPlan
@@ -301,7 +308,7 @@ class EventTimeReplay:
         restored = trace.of.restored
         assert restored is not None, "there is something in flight"
         before = self._plan(self._attempt_of[restored]).job.vertex(trace.vertex.name).parallelism
-        former = int(_receiver(origin).rpartition("[")[2][:-1])
+        former = _index_of(_receiver(origin))
         takes_over = any(
             owner_of_group(group, before, groups) == former
             and owner_of_group(group, width, groups) == trace.index
@@ -893,6 +900,10 @@ def _edge_of(job: JobPlan, channel: str) -> EdgePlan:
     sender, receiver = channel.partition("->")[0].rpartition("[")[0], _receiver_vertex(channel)
     among = [edge for edge in job.edges if (edge.source, edge.target) == (sender, receiver)]
     return among[int(channel.rpartition("#")[2])]
+
+
+def _index_of(subtask: str) -> int:
+    return int(subtask.rpartition("[")[2][:-1])
 
 
 def _receiver(channel: str) -> str:
