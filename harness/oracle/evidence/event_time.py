@@ -112,6 +112,69 @@ def _atoms(entry: ElementEntry) -> Iterator[Atom]:
             yield "watermark", (at, idle)
 
 
+Labelled = tuple[str, Atom]
+"""What is in flight, and on which channels it was before the job was rescaled, the first one first, with ``|`` between
+them; empty if it is on the channel on which it was sent."""
+
+
+class _Queues:
+    """What is on one channel: what former channels had in flight, each in its order, and what was sent on it."""
+
+    def __init__(self, pre: Sequence[Labelled], sent: Sequence[Atom]) -> None:
+        self._former: dict[str, deque[Atom]] = {}
+        first: list[Atom] = []
+        for label, atom in pre:
+            if label:
+                self._former.setdefault(label, deque()).append(atom)
+            else:
+                first.append(atom)
+        self._begun = len(first)
+        self._sent = [*first, *sent]
+        self._place = 0
+
+    @property
+    def next_sent(self) -> Atom | None:
+        """What comes next of what was sent on the channel."""
+        return self._sent[self._place] if self._place < len(self._sent) else None
+
+    @property
+    def sent_and_taken(self) -> int:
+        """How much was taken of what was sent in the attempt."""
+        return self._place - self._begun
+
+    def take(self, atom: Atom, came: str) -> bool:
+        """Take an element out, and tell whether it may come next; ``came`` is the label that it shows, if any."""
+        for label, queue in self._former.items():
+            if queue and queue[0] == atom and came in ("", label):
+                queue.popleft()
+                return True
+        if came or self.next_sent != atom:
+            return False
+        self._place += 1
+        return True
+
+    def taken_first(self, taken: Sequence[tuple[Atom, str]]) -> Iterator[Labelled]:
+        """Take out what was taken first, as long as it was in flight on former channels."""
+        for atom, came in taken:
+            label = next(
+                (
+                    label
+                    for label, queue in self._former.items()
+                    if queue and queue[0] == atom and came in ("", label)
+                ),
+                None,
+            )
+            if label is None:
+                return
+            yield label, self._former[label].popleft()
+
+    def left(self, until: int | None = None) -> list[Labelled]:
+        """Return what is left of it, of what was sent in the attempt only the first ``until``."""
+        former = [(label, atom) for label, queue in self._former.items() for atom in queue]
+        end = len(self._sent) if until is None else self._begun + until
+        return [*former, *(("", atom) for atom in self._sent[self._place : end])]
+
+
 @dataclass
 class _Trace:
     """One subtask of one attempt."""
@@ -119,7 +182,7 @@ class _Trace:
     of: SubtaskElements
     vertex: VertexPlan
     sent: dict[str, list[Atom]] = field(default_factory=dict)
-    """Output channel -> what was sent on it, behind what was in flight when the attempt began."""
+    """Output channel -> what was sent on it."""
     taken: dict[str, list[tuple[Atom, str]]] = field(default_factory=dict)
     """Input channel -> what was taken, each with the channel that it was on before a rescale."""
     sent_at: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -156,6 +219,8 @@ class EventTimeReplay:
     _saved: dict[tuple[int, str], SavedSubtask] = field(default_factory=dict)
     _states: dict[tuple[int, str], dict[tuple[str, str], dict[str, Any]]] = field(default_factory=dict)
     _traces: dict[tuple[int, str], _Trace] = field(default_factory=dict)
+    _pre: dict[tuple[int, str], Sequence[Labelled]] = field(default_factory=dict)
+    """(attempt, channel) -> what was in flight on it when the attempt began."""
     _attempt_of: dict[int, int] = field(default_factory=dict)
     """Checkpoint -> the attempt in which it was taken."""
     _reached: dict[tuple[int | None, str], Counter[bytes]] = field(default_factory=dict)
@@ -220,74 +285,73 @@ class EventTimeReplay:
         """Compare what was taken from each channel with what was in flight and sent on it."""
         traces = {trace.of.subtask: trace for (number, _), trace in self._traces.items() if number == attempt}
         restored = next(iter(trace.of.restored for trace in traces.values()), None)
-        before = self._in_flight(restored, attempt) if restored is not None else {}
+        before = self._in_flight(restored) if restored is not None else {}
         if restored is not None and not self._is_same_job(restored, attempt):
             before = self._taken_over(traces, before)
         for trace in traces.values():
             for channel, taken in trace.taken.items():
-                sender = traces.get(channel.partition("->")[0])
                 pre = before.get(channel, [])
-                if sender is not None and channel in sender.sent:
-                    self._count_in_flight(sender, channel, pre)
-                self._compare_taken(
-                    trace, channel, taken, sender.sent[channel] if sender is not None else pre
-                )
-
-    def _count_in_flight(self, sender: _Trace, channel: str, pre: list[Atom]) -> None:
-        """Put what was in flight before what the sender sent; its marks move along."""
-        sender.sent[channel] = [*pre, *sender.sent[channel]]
-        for marks in sender.sent_at.values():
-            marks[channel] += len(pre)
-        self.in_flight += sum(kind == "watermark" for kind, _ in pre)
+                self._pre[attempt, channel] = pre
+                self.in_flight += sum(kind == "watermark" for _, (kind, _) in pre)
+                sender = traces.get(channel.partition("->")[0])
+                queues = _Queues(pre, sender.sent.get(channel, ()) if sender is not None else ())
+                self._compare_taken(trace, channel, taken, queues)
 
     def _compare_taken(
-        self, trace: _Trace, channel: str, taken: Sequence[tuple[Atom, str]], sent: Sequence[Atom]
+        self, trace: _Trace, channel: str, taken: Sequence[tuple[Atom, str]], queues: _Queues
     ) -> None:
-        for place, (atom, _) in enumerate(taken):
-            other = sent[place] if place < len(sent) else None
-            if atom != other:
-                was = f"it was {_shown(other)}" if other is not None else "nothing more was sent"
+        for place, (atom, came) in enumerate(taken):
+            if place == trace.ends.get(channel):
+                break
+            expected = queues.next_sent
+            if not queues.take(atom, came):
+                was = f"it was {_shown(expected)}" if expected is not None else "nothing more was sent"
                 sentence = (
                     f"{trace.of.subtask} took {_shown(atom)} from {channel} as element {place}, and {was}"
                 )
                 self._add(Wrong.CHANNEL, sentence, channel, trace)
                 return
-        if trace.ends.get(channel, len(sent)) < len(sent):
-            lost = _shown(sent[trace.ends[channel]])
-            sentence = f"{channel} ended at {trace.of.subtask} before {lost}, which was sent on it"
+        left = queues.left()
+        if channel in trace.ends and left:
+            sentence = (
+                f"{channel} ended at {trace.of.subtask} before {_shown(left[0][1])}, which was sent on it"
+            )
             self._add(Wrong.LEFT, sentence, channel, trace)
 
     def _taken_over(
-        self, traces: Mapping[str, _Trace], before: Mapping[str, list[Atom]]
-    ) -> dict[str, list[Atom]]:
+        self, traces: Mapping[str, _Trace], before: Mapping[str, Sequence[Labelled]]
+    ) -> dict[str, list[Labelled]]:
         """Return channel -> what of the records in flight of the job as it was comes first on it, by what was taken.
 
         What one channel had in flight comes in its order, mixed with that of others. What was not taken before the
         attempt ended stands last, on one of the channels.
         """
-        found: dict[str, list[Atom]] = {}
-        shared: dict[str, dict[str, deque[Atom]]] = {}
-        """Edge -> queues of records without keys, each of which goes to one receiver whole."""
+        found: dict[str, list[Labelled]] = {}
+        shared: dict[str, _Queues] = {}
+        """Edge -> records without keys: those of a channel go to one receiver whole."""
         for trace in traces.values():
             plan = self._plan(trace.of.attempt)
-            by_edge_of_input: dict[str, list[str]] = {}
+            channels_of: dict[str, list[str]] = {}
             for channel in trace.taken:
-                by_edge_of_input.setdefault(edge_of_input(channel), []).append(channel)
-            for name, channels in by_edge_of_input.items():
+                channels_of.setdefault(edge_of_input(channel), []).append(channel)
+            for name, channels in channels_of.items():
                 edge = _edge_of(plan.job, channels[0])
-                origins = {
-                    origin: self._own(origin, atoms, trace, edge, plan)
+                own = [
+                    (f"{label}|{origin}" if label else origin, atom)
                     for origin, atoms in before.items()
                     if edge_of_input(origin) == name and _receiver_vertex(origin) == trace.vertex.name
-                }
-                queues = origins
+                    for label, atom in self._own(origin, atoms, trace, edge, plan)
+                ]
+                queues = _Queues(own, ())
                 if edge.by is not Spread.HASH:
-                    queues = shared.setdefault(f"{name}->{trace.vertex.name}", origins)
+                    queues = shared.setdefault(f"{name}->{trace.vertex.name}", queues)
                 for channel in channels:
-                    found[channel] = list(_first_taken(trace.taken[channel], queues))
-                for origin, queue in queues.items():
-                    if edge.by is Spread.HASH or self._is_heir(origin, trace):
-                        found[channels[0]] += queue
+                    found[channel] = list(queues.taken_first(trace.taken[channel]))
+                found[channels[0]] += [
+                    one
+                    for one in queues.left()
+                    if edge.by is Spread.HASH or self._is_heir(one[0].rpartition("|")[2], trace)
+                ]
         return found
 
     def _is_heir(self, origin: str, trace: _Trace) -> bool:
@@ -297,13 +361,13 @@ class EventTimeReplay:
         return _index_of(_receiver(origin)) * trace.vertex.parallelism // before == trace.index
 
     def _own(
-        self, origin: str, atoms: Sequence[Atom], trace: _Trace, edge: EdgePlan, plan: TrialPlan
-    ) -> deque[Atom]:
+        self, origin: str, atoms: Sequence[Labelled], trace: _Trace, edge: EdgePlan, plan: TrialPlan
+    ) -> list[Labelled]:
         """Return what of a former channel's records in flight goes to a subtask, and its watermarks if it takes over
         any key group of the former receiver.
         """
         if edge.by is not Spread.HASH:
-            return deque(atom for atom in atoms if atom[0] == "row")
+            return [(label, atom) for label, atom in atoms if atom[0] == "row"]
         width, groups = trace.vertex.parallelism, plan.deployment.max_parallelism
         restored = trace.of.restored
         assert restored is not None, "there is something in flight"
@@ -314,51 +378,48 @@ class EventTimeReplay:
             and owner_of_group(group, width, groups) == trace.index
             for group in range(groups)
         )
-        return deque(
-            atom
-            for atom in atoms
+        return [
+            (label, atom)
+            for label, atom in atoms
             if (
                 takes_over
                 if atom[0] == "watermark"
                 else owner_of_text(atom[1]["key"], width, groups) == trace.index
             )
-        )
+        ]
 
-    def _in_flight(self, checkpoint: int, attempt: int) -> dict[str, list[Atom]]:
+    def _in_flight(self, checkpoint: int) -> dict[str, list[Labelled]]:
         """Return channel -> what a checkpoint had in flight, by what its senders had sent and its receivers taken."""
         took = self._attempt_of.get(checkpoint)
-        found: dict[str, list[Atom]] = {}
-        for (number, subtask), sender in self._traces.items():
+        found: dict[str, list[Labelled]] = {}
+        for (number, _), sender in self._traces.items():
             if number != took:
                 continue
             for channel, sent in sender.sent.items():
                 receiver = self._traces.get((number, _receiver(channel)))
                 marks = sender.sent_at.get(checkpoint)
                 until = marks[channel] if marks is not None else len(sent)
-                taken = receiver.taken_at.get(checkpoint) if receiver is not None else None
-                if receiver is not None and taken is None:
-                    since = len(receiver.taken[channel])
-                else:
-                    since = taken[channel] if taken is not None else 0
-                self._check_cut(checkpoint, subtask, channel, sent, since, until)
-                found[channel] = sent[since:until]
+                queues = _Queues(self._pre.get((number, channel), ()), sent)
+                for atom, came in _taken_until(receiver, channel, checkpoint):
+                    queues.take(atom, came)
+                found[channel] = queues.left(until)
+                self._check_cut(checkpoint, channel, found[channel], queues.sent_and_taken > until)
         return found
 
-    def _check_cut(
-        self, checkpoint: int, subtask: str, channel: str, sent: Sequence[Atom], since: int, until: int
-    ) -> None:
+    def _check_cut(self, checkpoint: int, channel: str, left: Sequence[Labelled], is_ahead: bool) -> None:
         checkpoints = self.context.plan.checkpoints
         recorded = checkpoints.overtakes or checkpoints.records_all
-        if since < until and not recorded:
-            sentence = f"{_shown(sent[since])} is in neither part of checkpoint {checkpoint}: it was sent on {channel}"
-        elif since > until and not self._at_least_once:
+        # What was in flight before barriers came in line again stays so until it is read.
+        if any(not label for label, _ in left) and not recorded:
+            shown = next(_shown(atom) for label, atom in left if not label)
+            sentence = f"{shown} is in neither part of checkpoint {checkpoint}: it was sent on {channel}"
+        elif is_ahead and not self._at_least_once:
             sentence = f"the receiver of {channel} has taken more for checkpoint {checkpoint} than its sender had sent"
         else:
             return
+        attempt = self._attempt_of[checkpoint]
         self.divergences.append(
-            Divergence(
-                Wrong.CUT, sentence, channel, attempt=self._attempt_of[checkpoint], checkpoint=checkpoint
-            )
+            Divergence(Wrong.CUT, sentence, channel, attempt=attempt, checkpoint=checkpoint)
         )
 
     @property
@@ -793,7 +854,7 @@ class EventTimeReplay:
         overtaken = (
             restored is not None
             and self.context.plan.checkpoints.overtakes
-            and any(self._in_flight_at(restored))
+            and any(self._pre.get((trace.of.attempt, channel)) for channel in trace.of.inputs)
         )
         return Divergence(
             wrong,
@@ -805,9 +866,6 @@ class EventTimeReplay:
             overtaken,
             restored is not None,
         )
-
-    def _in_flight_at(self, checkpoint: int) -> list[list[Atom]]:
-        return [atoms for atoms in self._in_flight(checkpoint, 0).values() if atoms]
 
     def _add(
         self,
@@ -821,15 +879,12 @@ class EventTimeReplay:
         self.divergences.append(self._made(wrong, sentence, place, trace, kind, checkpoint))
 
 
-def _first_taken(taken: Sequence[tuple[Atom, str]], queues: Mapping[str, deque[Atom]]) -> Iterator[Atom]:
-    """Take out of the queues what was taken from a channel first, as long as it stands first in one of them."""
-    for atom, came in taken:
-        queue = next(
-            (one for name, one in queues.items() if one and one[0] == atom and came in ("", name)), None
-        )
-        if queue is None:
-            return
-        yield queue.popleft()
+def _taken_until(receiver: _Trace | None, channel: str, checkpoint: int) -> Sequence[tuple[Atom, str]]:
+    """Return what a subtask had taken from a channel at a checkpoint: all of it, if it had finished before."""
+    if receiver is None:
+        return ()
+    marks = receiver.taken_at.get(checkpoint)
+    return receiver.taken[channel][: marks[channel]] if marks is not None else receiver.taken[channel]
 
 
 def _idle_splits(model: ReplayedSubtask, read: str) -> list[str]:
