@@ -19,6 +19,9 @@ WAITING, TIMERS = "window", "~timers"
 """The names of two states of an operator that holds records back: these records, and when the timers of a key are due.
 """
 
+EVENT_TIMERS = "~event-timers"
+"""The name of the state with the times, in event time, at which something of a key is due."""
+
 Between = Callable[[int, int], int]
 """Draws an integer between two bounds, both included; smaller numbers should give simpler results."""
 

@@ -5,8 +5,9 @@ on. With an allowed lateness it is kept for so long after that. Each late record
 the record in it; then it is removed. A record all of whose windows were removed, or would have been, is late: it goes
 to the side output ``late``, if anything reads that.
 
-A session grows with its records, and those that meet become one. Records whose distance is the gap, or less, belong to
-one session. If one that has fired grows, it fires again with all that it has.
+A session grows with its records, and those that overlap become one: records whose distance is less than the gap belong
+together. A record exactly one gap behind the last one begins another session, since that one may have fired before it
+came, and what sessions there are must not depend on the watermark. If one that has fired grows, it fires again.
 
 What a window holds, how often it fired and when it is due lie in the state of its key, so each firing happens once in
 the committed output, whatever number of restores.
@@ -43,7 +44,7 @@ class WindowAssigner(Protocol):
 
     @property
     def merges(self) -> bool:
-        """Whether windows that overlap or touch become one."""
+        """Whether windows that overlap become one."""
 
     def windows(self, event_ms: int) -> Sequence[tuple[int, int]]:
         """Return start and end (ms) of each window of a record with an event time."""
@@ -209,8 +210,9 @@ class WindowFunction:
         cell = self._windows.of(group, key)
         windows = cell.items()
         emitted: list[Row] = []
-        belongs = False
-        for start, end in self._assigner.windows(event_ms):
+        assigned = self._assigner.windows(event_ms)
+        belongs = not assigned  # a record between two windows is not late
+        for start, end in assigned:
             if self._assigner.merges:
                 start, end = self._merged(group, key, windows, start, end)
             if self._removal_of(end) <= watermark:
@@ -251,8 +253,8 @@ class WindowFunction:
     def _merged(
         self, group: int, key: bytes, windows: dict[int, WindowState], start: int, end: int
     ) -> tuple[int, int]:
-        """Merge the windows that overlap or touch one; return the bounds of all of them together."""
-        met = [each for each, window in windows.items() if each <= end and start <= window.end]
+        """Merge the windows that overlap one; return the bounds of all of them together."""
+        met = [each for each, window in windows.items() if each < end and start < window.end]
         if not met:
             return start, end
         whole = WindowState(end, 0, 0, self._zeros())

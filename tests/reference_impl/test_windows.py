@@ -92,9 +92,9 @@ def test_sessions_that_meet_become_one_and_fire_once() -> None:
     operator = opened(spec(Session(10)), PLANES[0])
     taken(operator, PLANES[0], 0, 20)
     assert shown(advanced(operator, 9)) == [(0, 10, 0, 1, 0)]
-    taken(operator, PLANES[0], 40, 30)
-    assert advanced(operator, 48) == []
-    assert shown(advanced(operator, 49)) == [(20, 50, 0, 3, 90)]
+    taken(operator, PLANES[0], 38, 29)
+    assert advanced(operator, 46) == []
+    assert shown(advanced(operator, 47)) == [(20, 48, 0, 3, 87)]
 
 
 def test_a_session_that_has_fired_fires_again_with_all_it_has_when_it_grows() -> None:
@@ -108,10 +108,16 @@ def test_a_session_that_has_fired_fires_again_with_all_it_has_when_it_grows() ->
 
 def test_a_timer_that_two_windows_of_a_key_need_stays_when_one_of_them_merges() -> None:
     operator = opened(spec(Session(10), 10), PLANES[0])
-    taken(operator, PLANES[0], 0, 15)  # removal of the first at 19, end of the second at 24
-    taken(operator, PLANES[0], 25)
-    taken(operator, PLANES[0], 35)
-    assert shown(advanced(operator, 100)) == [(0, 10, 0, 1, 0), (15, 45, 0, 3, 75)]
+    taken(operator, PLANES[0], 0, 10)  # the first is removed when the second ends, at 19
+    taken(operator, PLANES[0], 19)
+    advanced(operator, 18)
+    assert taken(operator, PLANES[0], 0) == [
+        {"k": "a", "window_start": 0, "window_end": 10, "window_time": 9, "firing": 1, "n": 2, "sum": 0}
+    ]
+    advanced(operator, 19)
+    late: list[Row] = []
+    assert taken(operator, PLANES[0], 0) == late
+    assert shown(advanced(operator, 100)) == [(10, 29, 0, 2, 29)]
 
 
 def test_a_trigger_fires_windows_early_and_the_end_fires_them_again() -> None:
@@ -123,7 +129,7 @@ def test_a_trigger_fires_windows_early_and_the_end_fires_them_again() -> None:
 def _model(times: Sequence[int], gap: int) -> list[tuple[int, int, int, int, int]]:
     sessions: list[list[int]] = []
     for time in sorted(times):
-        if sessions and time - sessions[-1][-1] <= gap:
+        if sessions and time - sessions[-1][-1] < gap:
             sessions[-1].append(time)
         else:
             sessions.append([time])

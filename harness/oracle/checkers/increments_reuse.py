@@ -26,7 +26,7 @@ from barrier_tck.harness.record.operations import CheckpointTriggered, StorageAs
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
-from barrier_tck.harness.workloads.operator_kind import TIMERS
+from barrier_tck.harness.workloads.operator_kind import EVENT_TIMERS, TIMERS
 
 CHAIN_MAX = 6
 """Shared files of one subtask's part with which its chain counts as short. Backends may make longer chains whole."""
@@ -234,7 +234,7 @@ def _that_hardly_changed(
     Timers come and go unseen between two checkpoints, and records in flight have files of their own: where there are
     some, nothing is said.
     """
-    left_out = {part.subtask for part in before.state if part.name == TIMERS}
+    left_out = {part.subtask for part in before.state if part.name in (TIMERS, EVENT_TIMERS)}
     left_out |= {channel.receiver for channel in before.in_flight}
     for subtask in subtasks:
         files = before.files.get(subtask, ())

@@ -9,7 +9,7 @@ from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.reference.kinds.event_window import read_map
 from barrier_tck.harness.reference.operator_kind import KeptState, ReferenceKind, Site
 from barrier_tck.harness.workloads.kinds.event_timer import HELD
-from barrier_tck.harness.workloads.kinds.event_window import EVENT_TIMERS
+from barrier_tck.harness.workloads.operator_kind import EVENT_TIMERS
 from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Row

@@ -10,7 +10,8 @@ import msgspec
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.reference.operator_kind import KeptState, ReferenceKind, Site
-from barrier_tck.harness.workloads.kinds.event_window import EVENT_TIMERS, LATE, WINDOWS
+from barrier_tck.harness.workloads.kinds.event_window import LATE, WINDOWS
+from barrier_tck.harness.workloads.operator_kind import EVENT_TIMERS
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Row, Sum
 from barrier_tck.reference_impl.operators.graph import OperatorSpec

@@ -7,15 +7,15 @@ from typing import Any
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.record.history import Row
-from barrier_tck.harness.workloads.operator_kind import Keeps, OperatorKind
+from barrier_tck.harness.workloads.operator_kind import EVENT_TIMERS, Keeps, OperatorKind
 from barrier_tck.harness.workloads.replayed import Emitted, KeyState
 
 TIME_MAX_MS = 10_000_000
 """The longest window, gap or lateness (ms)."""
 LATE = "late"
 """The side output with the late records."""
-WINDOWS, EVENT_TIMERS = "windows", "~event-timers"
-"""The names of the states: the windows, and the times at which something of a key is due."""
+WINDOWS = "windows"
+"""The name of the state with the windows."""
 
 
 class ReplayedWindows:
@@ -31,11 +31,10 @@ class ReplayedWindows:
 
     def take(self, kept: KeyState, number: int, row: Row, watermark: int) -> Iterable[Emitted]:
         windows: list[dict[str, Any]] = kept.setdefault("windows", [])
-        found = [
-            bounds for bounds in self._bounds(windows, row["ts"]) if bounds[1] - 1 + self.lateness > watermark
-        ]
+        bounds = self._bounds(windows, row["ts"])
+        found = [(start, end) for start, end in bounds if end - 1 + self.lateness > watermark]
         if not found:
-            return [(LATE, row)]
+            return [(LATE, row)] if bounds else ()
         emitted: list[Emitted] = []
         for start, end in found:
             window = self._window(windows, start, end, watermark)
@@ -75,7 +74,7 @@ class ReplayedWindows:
             count = -(-self.size // self.slide)
             starts = [last - back * self.slide for back in range(count)]
             return [(start, start + self.size) for start in starts if start + self.size > time]
-        met = [one for one in windows if one["start"] <= time + self.gap and time <= one["end"]]
+        met = [one for one in windows if one["start"] < time + self.gap and time < one["end"]]
         return [(min([time, *(w["start"] for w in met)]), max([time + self.gap, *(w["end"] for w in met)]))]
 
     def _window(self, windows: list[dict[str, Any]], start: int, end: int, watermark: int) -> dict[str, Any]:
