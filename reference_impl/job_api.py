@@ -17,11 +17,14 @@ from barrier_tck.reference_impl.config import (
 from barrier_tck.reference_impl.operators.event_time_process import EventTimers
 from barrier_tck.reference_impl.operators.functions import Count, CountIf, Emission, FloatSum, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.interval_join import Within
 from barrier_tck.reference_impl.operators.job import StreamJob
+from barrier_tck.reference_impl.operators.join_sides import JoinForm, JoinSide
 from barrier_tck.reference_impl.operators.list_process import OperatorListState, OperatorStates
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource, Gap, ParquetSource
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
+from barrier_tck.reference_impl.operators.top_n import Order, Top
 from barrier_tck.reference_impl.operators.watermark_strategies import BoundedOutOfOrder, WatermarkAlignment
 from barrier_tck.reference_impl.operators.windows import EveryRecords, Session, Sliding, Tumbling
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
@@ -53,11 +56,14 @@ __all__ = [
     "JobEnd",
     "JobGraph",
     "JobState",
+    "JoinForm",
+    "JoinSide",
     "KeyedStates",
     "KeyedTimers",
     "OnUnreadable",
     "OperatorListState",
     "OperatorStates",
+    "Order",
     "ParquetSource",
     "RestartConfig",
     "Session",
@@ -67,7 +73,9 @@ __all__ = [
     "SparkOptions",
     "StreamJob",
     "Sum",
+    "Top",
     "Tumbling",
     "WatermarkAlignment",
+    "Within",
     "session_settings",
 ]
