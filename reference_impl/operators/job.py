@@ -39,7 +39,11 @@ from barrier_tck.reference_impl.operators.graph import JobGraph, OperatorSpec, P
 from barrier_tck.reference_impl.operators.interval_join import Within, interval_join
 from barrier_tck.reference_impl.operators.join import Join
 from barrier_tck.reference_impl.operators.join_sides import JoinForm, JoinSide
-from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, KeyedProcess
+from barrier_tck.reference_impl.operators.keyed_process import (
+    KeyedCoProcess,
+    KeyedProcess,
+    require_joinable,
+)
 from barrier_tck.reference_impl.operators.list_process import ListFunction, ListProcess
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, Filter, FlatMap, Map
 from barrier_tck.reference_impl.operators.steps import Back, Chaining, Feed, Step, graph_of
@@ -479,6 +483,7 @@ class ConnectedKeyedStreams:
         ``name`` names the vertex and the operator; state is found under it after a restart.
         """
         keys = tuple(keyed.key for keyed in self.streams)
+        require_joinable(name, keys)
         operator = _keyed_process(name, keys, function, timers, event_time, side_outputs)
         return _meeting(self.streams, operator, parallelism)
 

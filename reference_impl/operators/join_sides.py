@@ -62,7 +62,7 @@ class JoinedRows:
         self.times = (sides[0].time, sides[1].time)
         """The column with the event time (ms) of each input."""
         self._columns = (as_mapping(sides[0].columns), as_mapping(sides[1].columns))
-        self._places = tuple(f"the join {uid!r}, {side} side," for side in SIDES)
+        self._places = tuple(f"the {side} side of the join {uid!r}" for side in SIDES)
         outputs = (*self._columns[0], *self._columns[1], *own)
         twice = sorted({column for column in outputs if outputs.count(column) > 1})
         if twice:

@@ -61,7 +61,7 @@ class Top:
     def __post_init__(self) -> None:
         if self.n < 1:
             raise JobUsageError(f"Top: n must be 1 or more, not {self.n}")
-        if not isinstance(self.by, Mapping) or not self.by:
+        if not self.by:
             raise JobUsageError("Top: by needs a column and its direction, as {'score': Order.DESCENDING}")
 
 

@@ -104,8 +104,8 @@ class WindowJoinFunction(OnTimeFunction):
                 cell.set(waiting)
         matches = None not in decode_key(key)
         for window in sorted(ending):
-            for row in self._joined(*ending[window], matches):
-                yield {**row, **dict(zip(WINDOW_BOUNDS, (*window, window[1] - 1), strict=True))}
+            for joined in self._joined(*ending[window], matches):
+                yield {**joined, **dict(zip(WINDOW_BOUNDS, (*window, window[1] - 1), strict=True))}
 
     def _joined(self, left: list[WindowRow], right: list[WindowRow], matches: bool) -> Iterator[Row]:
         """Give the pairs of the rows of a window if their key matches any, and the rows that are alone."""
