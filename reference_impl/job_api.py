@@ -34,6 +34,7 @@ from barrier_tck.reference_impl.spark.running_attempt import JobEnd
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 from barrier_tck.reference_impl.state.keyed import KeyedStates
+from barrier_tck.reference_impl.state.time_to_live import RefreshedBy, TimeToLive
 
 __all__ = [
     "BoundedOutOfOrder",
@@ -65,6 +66,7 @@ __all__ = [
     "OperatorStates",
     "Order",
     "ParquetSource",
+    "RefreshedBy",
     "RestartConfig",
     "Session",
     "Sliding",
@@ -73,6 +75,7 @@ __all__ = [
     "SparkOptions",
     "StreamJob",
     "Sum",
+    "TimeToLive",
     "Top",
     "Tumbling",
     "WatermarkAlignment",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from barrier_tck.reference_impl.operators.encoding import Scalar
 from barrier_tck.reference_impl.operators.functions import Row, missing_column
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 Columns = Sequence[str] | Mapping[str, str]
 """Columns, or a mapping from output column to column, which gives them other names."""
+
+Kept = None | bool | int | float | str
+"""What a row gives to the output, as state holds it."""
 
 _KEPT = frozenset({type(None), bool, int, float, str})
 
@@ -21,13 +23,13 @@ def as_mapping(columns: Columns) -> dict[str, str]:
     return dict(columns) if isinstance(columns, Mapping) else dict(zip(columns, columns, strict=True))
 
 
-def chosen(row: Row, columns: Mapping[str, str], where: str) -> dict[str, Scalar]:
+def chosen(row: Row, columns: Mapping[str, str], where: str) -> dict[str, Kept]:
     """Return output column to value of a row; ``where`` begins the messages.
 
     Raises JobUsageError if the row has no such column, or holds a value that state cannot keep.
     """
     try:
-        values: dict[str, Scalar] = {output: row[column] for output, column in columns.items()}
+        values: dict[str, Kept] = {output: row[column] for output, column in columns.items()}
     except KeyError as error:
         raise missing_column(error.args[0], row, where) from error
     for output, value in values.items():

@@ -20,7 +20,7 @@ from functools import partial
 
 import msgspec
 
-from barrier_tck.reference_impl.operators.encoding import Scalar
+from barrier_tck.reference_impl.operators.chosen_columns import Kept
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.join_sides import SIDES, JoinedRows, JoinForm, JoinSide, Keys
@@ -56,7 +56,7 @@ class WaitingRow(msgspec.Struct, array_like=True):
     """Its event time (ms)."""
     matched: bool
     """Whether it is part of a pair; kept true to fact only on a side whose rows an outer join emits alone."""
-    columns: dict[str, Scalar]
+    columns: dict[str, Kept]
     """What it gives to the output."""
 
 

@@ -8,9 +8,8 @@ from functools import partial
 from typing import ClassVar
 
 from barrier_tck.reference_impl.operators.api import DataPlane
-from barrier_tck.reference_impl.operators.chosen_columns import chosen
 from barrier_tck.reference_impl.operators.encoding import Scalar
-from barrier_tck.reference_impl.operators.functions import Row
+from barrier_tck.reference_impl.operators.functions import Row, missing_column
 from barrier_tck.reference_impl.operators.keyed_process import (
     KeyedCoProcess,
     KeyedCoProcessOperator,
@@ -77,7 +76,24 @@ class JoinFunction:
         """Emit the pairs that a row completes."""
         if any(row[column] is None for column in self._keys[number]):
             return ()
-        mine = chosen(row, self._columns[number], f"join, {JOIN_STATES[number]} side")
+        mine = self._chosen(row, number)
         self._kept[number].of(group, key).add(mine)
         others = self._kept[1 - number].of(group, key).get()
         return [{**mine, **other} if number == 0 else {**other, **mine} for other in others]
+
+    def _chosen(self, row: Row, number: int) -> dict[str, Scalar]:
+        columns = self._columns[number]
+        try:
+            chosen: dict[str, Scalar] = {output: row[column] for output, column in columns.items()}
+        except KeyError as error:
+            raise missing_column(error.args[0], row, f"join, {JOIN_STATES[number]} side") from error
+        for output, value in chosen.items():
+            if type(value) not in _KEPT:
+                raise JobUsageError(
+                    f"a join keeps null, booleans, numbers and strings, not {value!r} "
+                    f"({type(value).__name__}) in column {columns[output]!r}"
+                )
+        return chosen
+
+
+_KEPT = frozenset({type(None), bool, int, float, str})

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from barrier_tck.reference_impl.operators.chosen_columns import Columns, as_mapping, chosen
-from barrier_tck.reference_impl.operators.encoding import Scalar
+from barrier_tck.reference_impl.operators.chosen_columns import Columns, Kept, as_mapping, chosen
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.keyed_process import require_joinable
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
@@ -69,20 +68,20 @@ class JoinedRows:
             raise JobUsageError(
                 f"the join {uid!r} has the output column {twice[0]!r} twice; rename it on one side by a mapping"
             )
-        self._nulls: tuple[dict[str, Scalar], ...] = tuple(dict.fromkeys(side) for side in self._columns)
+        self._nulls: tuple[dict[str, Kept], ...] = tuple(dict.fromkeys(side) for side in self._columns)
 
     def has_null_key(self, row: Row, number: int) -> bool:
         """Return whether the key of a row holds a null, so that it matches nothing, as in SQL."""
         return any(row[column] is None for column in self._keys[number])
 
-    def chosen(self, row: Row, number: int) -> dict[str, Scalar]:
+    def chosen(self, row: Row, number: int) -> dict[str, Kept]:
         """Return what a row gives to the output; raises JobUsageError as ``chosen_columns.chosen``."""
         return chosen(row, self._columns[number], self._places[number])
 
-    def pair(self, mine: Mapping[str, Scalar], other: Mapping[str, Scalar], number: int) -> Row:
+    def pair(self, mine: Mapping[str, Kept], other: Mapping[str, Kept], number: int) -> Row:
         """Return a pair, without the join's own columns; ``mine`` is of the input with that number."""
         return {**mine, **other} if number == 0 else {**other, **mine}
 
-    def alone(self, mine: Mapping[str, Scalar], number: int) -> Row:
+    def alone(self, mine: Mapping[str, Kept], number: int) -> Row:
         """Return a row that matches nothing, without the join's own columns."""
         return self.pair(mine, self._nulls[1 - number], number)

@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.reference_impl.operators.chosen_columns import Columns, as_mapping, chosen
-from barrier_tck.reference_impl.operators.encoding import Scalar, decode_key
+from barrier_tck.reference_impl.operators.chosen_columns import Columns, Kept, as_mapping, chosen
+from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.on_time import OnTimeFunction
@@ -68,9 +68,9 @@ class Top:
 class TopRow(msgspec.Struct, array_like=True):
     """One of the first rows of a window."""
 
-    order: list[Scalar]
+    order: list[Kept]
     """Its values in the columns of the order."""
-    columns: dict[str, Scalar]
+    columns: dict[str, Kept]
     """What it gives to the output."""
 
 

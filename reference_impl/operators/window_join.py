@@ -19,7 +19,8 @@ from functools import partial
 
 import msgspec
 
-from barrier_tck.reference_impl.operators.encoding import Scalar, decode_key
+from barrier_tck.reference_impl.operators.chosen_columns import Kept
+from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.join_sides import SIDES, JoinedRows, JoinForm, JoinSide, Keys
@@ -38,7 +39,7 @@ class WindowRow(msgspec.Struct, array_like=True):
 
     time: int
     """Its event time (ms)."""
-    columns: dict[str, Scalar]
+    columns: dict[str, Kept]
     """What it gives to the output."""
 
 

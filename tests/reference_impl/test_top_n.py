@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from typing import Any
 
 import pytest
@@ -127,7 +127,7 @@ orders = st.sampled_from(
 )
 
 
-def compared(one: Row, other: Row, by: dict[str, Order]) -> int:
+def compared(by: dict[str, Order], one: Row, other: Row) -> int:
     """Return below 0 if one ranks before the other."""
     for column, order in by.items():
         mine, theirs = one[column], other[column]
@@ -200,7 +200,7 @@ def test_at_any_time_it_has_emitted_the_first_rows_of_the_windows_that_have_ende
                     for one in run.rows
                     if (one["k"], one["window_start"], one["window_end"]) == (key, start, end)
                 ]
-                ranked = sorted(rows, key=cmp_to_key(lambda one, other: compared(one, other, by)))[:n]
+                ranked = sorted(rows, key=cmp_to_key(partial(compared, by)))[:n]
                 assert [one["rank"] for one in found] == list(range(1, len(ranked) + 1))
                 assert [[one[column] for column in by] for one in found] == [
                     [one[column] for column in by] for one in ranked
