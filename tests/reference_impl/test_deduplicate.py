@@ -59,6 +59,12 @@ def test_a_key_is_forgotten_when_the_watermark_has_come_to_its_horizon(plane: Da
     run.end()
 
 
+def test_a_record_that_is_earlier_by_more_than_the_horizon_is_no_duplicate_either() -> None:
+    run = run_of(PLANES[0], 10)
+    assert run.take(row(25, 1), row(14, 2), row(3, 3), row(4, 4)) == [row(25, 1), row(14, 2), row(3, 3)]
+    run.end()
+
+
 def test_a_first_record_is_remembered_over_a_restore() -> None:
     run = run_of(PLANES[0], 10)
     run.take(row(5, 1))

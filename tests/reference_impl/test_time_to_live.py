@@ -167,6 +167,21 @@ def test_only_the_last_use_counts_whatever_was_restored_or_cleaned_up(
     world.close()
 
 
+@pytest.mark.parametrize("read", [True, False])
+def test_an_entry_that_comes_again_after_it_was_over_ends_again(read: bool) -> None:
+    world, clock = StateWorld(), Clock()
+    store = world.store()
+    states = KeyedStates(store, ALL, clock)
+    cell = states.value("s", int, WRITING).of(0, b"k")
+    for value in range(3):
+        cell.set(value)
+        clock.ms += 10
+        assert not read or cell.get() is None
+        states.remove_what_is_over()
+        assert content(store, ALL, NAMES) == {}
+    world.close()
+
+
 def test_the_queue_does_not_grow_with_uses() -> None:
     world, clock = StateWorld(), Clock()
     states = KeyedStates(world.store(), ALL, clock)
