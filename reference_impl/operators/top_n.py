@@ -6,9 +6,9 @@ are equal in all columns of the order are ranked by the bytes of what they give 
 but it is always the same: rows that share a place give the same output in whatever order they came.
 
 Only the first n rows of a window are kept, as no later record can bring another one back. Windows are tumbling, sliding
-or sessions; there is no allowed lateness. Sessions are those of ``windows``: a record that comes exactly the gap behind
-one joins it, unless the watermark has come to its time but one millisecond, which ends the session. A record all of whose windows have ended is late, and goes to the side output
-``late``.
+or sessions; there is no allowed lateness. Sessions are those of ``windows``: a record exactly the gap behind the last
+one of a session joins it, unless the watermark has come to the millisecond before, which ends the session. A record all
+of whose windows have ended is late, and goes to the side output ``late``.
 """
 
 from __future__ import annotations
