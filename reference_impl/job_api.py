@@ -17,11 +17,14 @@ from barrier_tck.reference_impl.config import (
 from barrier_tck.reference_impl.operators.event_time_process import EventTimers
 from barrier_tck.reference_impl.operators.functions import Count, CountIf, Emission, FloatSum, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.interval_join import Within
 from barrier_tck.reference_impl.operators.job import StreamJob
+from barrier_tck.reference_impl.operators.join_sides import JoinForm, JoinSide
 from barrier_tck.reference_impl.operators.list_process import OperatorListState, OperatorStates
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource, Gap, ParquetSource
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
+from barrier_tck.reference_impl.operators.top_n import Order, Top
 from barrier_tck.reference_impl.operators.watermark_strategies import BoundedOutOfOrder, WatermarkAlignment
 from barrier_tck.reference_impl.operators.windows import EveryRecords, Session, Sliding, Tumbling
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
@@ -31,6 +34,7 @@ from barrier_tck.reference_impl.spark.running_attempt import JobEnd
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 from barrier_tck.reference_impl.state.keyed import KeyedStates
+from barrier_tck.reference_impl.state.time_to_live import RefreshedBy, TimeToLive
 
 __all__ = [
     "BoundedOutOfOrder",
@@ -53,12 +57,16 @@ __all__ = [
     "JobEnd",
     "JobGraph",
     "JobState",
+    "JoinForm",
+    "JoinSide",
     "KeyedStates",
     "KeyedTimers",
     "OnUnreadable",
     "OperatorListState",
     "OperatorStates",
+    "Order",
     "ParquetSource",
+    "RefreshedBy",
     "RestartConfig",
     "Session",
     "Sliding",
@@ -67,7 +75,10 @@ __all__ = [
     "SparkOptions",
     "StreamJob",
     "Sum",
+    "TimeToLive",
+    "Top",
     "Tumbling",
     "WatermarkAlignment",
+    "Within",
     "session_settings",
 ]

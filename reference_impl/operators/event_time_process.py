@@ -148,7 +148,7 @@ class EventTimeProcessOperator(TimedProcessOperator):
         self._event_timers.ended = at_ms == END_OF_TIME
         if isinstance(self._function, EmitsAside):
             self._function.open_aside(self._emit_aside)
-        self._function.open(KeyedStates(store), self._timers, self._event_timers)
+        self._function.open(self._open_states(), self._timers, self._event_timers)
 
     def advance_watermark(self, at_ms: int) -> Iterator[Payload]:
         self._watermarks.advance(at_ms)

@@ -25,6 +25,8 @@ from typing import Any
 
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
 from barrier_tck.reference_impl.operators.api import Source
+from barrier_tck.reference_impl.operators.chosen_columns import Columns, as_mapping
+from barrier_tck.reference_impl.operators.deduplicate import deduplicate
 from barrier_tck.reference_impl.operators.encoding import AGGREGATES_MAX
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess
 from barrier_tck.reference_impl.operators.functions import (
@@ -34,13 +36,21 @@ from barrier_tck.reference_impl.operators.functions import (
     merging_aggregates,
 )
 from barrier_tck.reference_impl.operators.graph import JobGraph, OperatorSpec, Partitioning
+from barrier_tck.reference_impl.operators.interval_join import Within, interval_join
 from barrier_tck.reference_impl.operators.join import Join
-from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, KeyedProcess
+from barrier_tck.reference_impl.operators.join_sides import JoinForm, JoinSide
+from barrier_tck.reference_impl.operators.keyed_process import (
+    KeyedCoProcess,
+    KeyedProcess,
+    require_joinable,
+)
 from barrier_tck.reference_impl.operators.list_process import ListFunction, ListProcess
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, Filter, FlatMap, Map
 from barrier_tck.reference_impl.operators.steps import Back, Chaining, Feed, Step, graph_of
 from barrier_tck.reference_impl.operators.timed_process import TimedProcess
+from barrier_tck.reference_impl.operators.top_n import Top, top_n
 from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkStrategy
+from barrier_tck.reference_impl.operators.window_join import window_join
 from barrier_tck.reference_impl.operators.windows import Trigger, WindowAssigner, window_aggregate
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
@@ -255,7 +265,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class KeyedStream:
-    """A stream with keys; ``aggregate``, ``process`` or ``join`` makes it a stream again."""
+    """A stream with keys; a step that keeps state for each key makes it a stream again."""
 
     stream: Stream
     key: tuple[str, ...]
@@ -341,8 +351,38 @@ class KeyedStream:
         windows = window_aggregate(name, self.key, assigner, time, aggregates, lateness_ms, trigger)
         return _meeting((self,), windows, parallelism)
 
+    def top_n(
+        self,
+        top: Top,
+        assigner: WindowAssigner,
+        time: str,
+        columns: Columns,
+        parallelism: int | None = None,
+        name: str = "top",
+    ) -> Stream:
+        """Pass on the first rows of each window and key, with their rank, when the window ends.
+
+        ``time`` is the column with the event time (ms). A row has the key, the bounds of the window, the rank, and
+        ``columns`` of the input, or a mapping from output column to column. Late records go to
+        ``.side_output("late")``. ``name`` names the vertex and the operator; state is found under it after a restart.
+        """
+        return _meeting((self,), top_n(name, self.key, top, assigner, time, columns), parallelism)
+
+    def deduplicate(
+        self, time: str, horizon_ms: int, parallelism: int | None = None, name: str = "deduplicate"
+    ) -> Stream:
+        """Pass on the first record of each key, and drop those whose event times differ from it by the horizon or less.
+
+        ``time`` is the column with the event time (ms). Late records go to ``.side_output("late")``. ``name`` names
+        the vertex and the operator; state is found under it after a restart.
+        """
+        return _meeting((self,), deduplicate(name, self.key, time, horizon_ms), parallelism)
+
     def connect(self, *others: KeyedStream) -> ConnectedKeyedStreams:
-        """Lead several keyed streams into one step: equal keys of all meet in one subtask; ``process`` follows."""
+        """Lead several keyed streams into one step: equal keys of all meet in one subtask.
+
+        ``process``, ``interval_join`` or ``window_join`` follows.
+        """
         for other in others:
             _require_keyed("connect", other)
         return ConnectedKeyedStreams((self, *others))
@@ -350,8 +390,8 @@ class KeyedStream:
     def join(
         self,
         other: KeyedStream,
-        left: Sequence[str] | Mapping[str, str],
-        right: Sequence[str] | Mapping[str, str],
+        left: Columns,
+        right: Columns,
         parallelism: int | None = None,
         name: str = "join",
     ) -> Stream:
@@ -361,11 +401,8 @@ class KeyedStream:
         output column to column that gives them other names. ``name`` names the vertex and the operator.
         """
         _require_keyed("join", other)
-        columns = [
-            dict(side) if isinstance(side, Mapping) else dict(zip(side, side, strict=True))
-            for side in (left, right)
-        ]
-        return _meeting((self, other), Join(name, self.key, other.key, *columns), parallelism)
+        join = Join(name, self.key, other.key, as_mapping(left), as_mapping(right))
+        return _meeting((self, other), join, parallelism)
 
     def _combined(self, uid: str, aggregates: Mapping[str, Aggregate]) -> KeyedStream:
         """Return the stream with a partial aggregation at the end of each stream of its union."""
@@ -385,7 +422,9 @@ class KeyedStream:
 
     def __getattr__(self, step: str) -> Any:
         """Refuse any other step, and say which ones may follow."""
-        raise _cannot_follow("key_by", step, "aggregate, window, process, connect or join")
+        raise _cannot_follow(
+            "key_by", step, "aggregate, window, top_n, deduplicate, process, connect or join"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +457,7 @@ class ConnectedStreams:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedKeyedStreams:
-    """Several keyed streams on their way into one step; ``process`` makes them one."""
+    """Several keyed streams on their way into one step: ``process``, ``interval_join`` or ``window_join``."""
 
     streams: tuple[KeyedStream, ...]
 
@@ -444,12 +483,50 @@ class ConnectedKeyedStreams:
         ``name`` names the vertex and the operator; state is found under it after a restart.
         """
         keys = tuple(keyed.key for keyed in self.streams)
+        require_joinable(name, keys)
         operator = _keyed_process(name, keys, function, timers, event_time, side_outputs)
         return _meeting(self.streams, operator, parallelism)
 
+    def interval_join(
+        self,
+        within: Within,
+        left: JoinSide,
+        right: JoinSide,
+        time: str = "time",
+        form: JoinForm = JoinForm.INNER,
+        parallelism: int | None = None,
+        name: str = "interval_join",
+    ) -> Stream:
+        """Pair rows of two streams with equal keys whose event times differ by what ``within`` says.
+
+        The first stream is the left side. ``left`` and ``right`` say where their event times are and what a pair
+        consists of; ``time`` is the output column with its event time (ms). Late records go to
+        ``.side_output("late")``. ``name`` names the vertex and the operator; state is found under it after a restart.
+        """
+        keys = tuple(keyed.key for keyed in self.streams)
+        return _meeting(self.streams, interval_join(name, keys, within, left, right, time, form), parallelism)
+
+    def window_join(
+        self,
+        assigner: WindowAssigner,
+        left: JoinSide,
+        right: JoinSide,
+        form: JoinForm = JoinForm.INNER,
+        parallelism: int | None = None,
+        name: str = "window_join",
+    ) -> Stream:
+        """Pair rows of two streams with equal keys in the same tumbling or sliding window, when that ends.
+
+        The first stream is the left side. ``left`` and ``right`` say where their event times are and what a pair
+        consists of; the bounds of the window come behind. Late records go to ``.side_output("late")``; there is no
+        allowed lateness. ``name`` names the vertex and the operator; state is found under it after a restart.
+        """
+        keys = tuple(keyed.key for keyed in self.streams)
+        return _meeting(self.streams, window_join(name, keys, assigner, left, right, form), parallelism)
+
     def __getattr__(self, step: str) -> Any:
         """Refuse any other step, and say which ones may follow."""
-        raise _cannot_follow("connect", step, "process")
+        raise _cannot_follow("connect", step, "process, interval_join or window_join")
 
 
 def _keyed_process(

@@ -104,12 +104,13 @@ class KeyedFunctionOperator:
         self._function: Any = None
         self._context: OperatorContext | None = None
         self._store: KeyedStateStore | None = None
+        self._states: KeyedStates | None = None
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Open the store with the restored files and let the function name its states (REC-1)."""
         self._open_store(context, restored)
         self._require_no_timers(context)
-        self._function.open(KeyedStates(self._opened()[1]))
+        self._function.open(self._open_states())
 
     def _require_no_timers(self, context: OperatorContext) -> None:
         """Raise JobUsageError if the restored state has timers, which would never go off."""
@@ -127,6 +128,12 @@ class KeyedFunctionOperator:
         make = self._make
         self._function = function_at(make, context.place) if isinstance(make, PerSubtask) else make()
 
+    def _open_states(self) -> KeyedStates:
+        """Return the states of the function, of which those with a time to live end by the subtask's clock."""
+        context, store = self._opened()
+        self._states = KeyedStates(store, context.key_groups, context.now_ms)
+        return self._states
+
     def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
         """Return nothing: nothing is held back."""
         return ()
@@ -136,8 +143,10 @@ class KeyedFunctionOperator:
         return ()
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
-        """Do the store's synchronous part (SNP-1)."""
+        """Do the store's synchronous part (SNP-1), without the state whose time to live is over."""
         uid = self.uid
+        if self._states is not None:
+            self._states.remove_what_is_over()
         context, store = self._opened()
         future = store.snapshot(checkpoint, context.writers.writer(checkpoint, uid))
 

@@ -176,7 +176,7 @@ class TimedProcessOperator(KeyedFunctionOperator):
         self._open_store(context, restored)
         store = self._opened()[1]
         self._timers = self._make_timers(store, context.key_groups, context.now_ms)
-        self._function.open(KeyedStates(store), self._timers)
+        self._function.open(self._open_states(), self._timers)
 
     def process(self, payload: Payload) -> Payload | None:
         """Give every record to the function, as of its only input."""

@@ -3,20 +3,21 @@
 ``KeyedStates`` belongs to one operator and names its states; ``state.of(group, key)`` gives the cell of one key.
 A cell is a view: it holds nothing, so any number of them may exist and none needs closing. Each (name, key) is
 one entry of the store, so a list or a map is read and written whole: meant for what fits a record, not for a
-table. An empty list or map is no entry.
+table. An empty list or map is no entry. Values, lists and maps may have a time to live (``time_to_live``).
 
 Values cross to the store as MessagePack, by msgspec: dataclasses, Structs, tuples, containers and scalars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore
+from barrier_tck.reference_impl.state.time_to_live import TAG, LimitedEntries, TimeToLive
 
 ValueT = TypeVar("ValueT")
 KeyT = TypeVar("KeyT")
@@ -53,10 +54,31 @@ class Codec(Generic[ValueT]):
         try:
             value: ValueT = self._decode(data)
         except msgspec.MsgspecError as error:
+            if data[0] == TAG:
+                raise JobUsageError(
+                    f"the state {self.state!r} has a time to live in the checkpoint and none in the job; name it with "
+                    "a ttl, or give it another name"
+                ) from error
             raise CorruptStateError(
                 f"state {self.state!r} holds {data[:40]!r}, which is no {self.of_type!r}: {error}"
             ) from error
         return value
+
+
+class Entries(Protocol):
+    """What cells need of a store."""
+
+    def get(self, name: str, group: int, key: bytes) -> bytes | None:
+        """Return the value, or None if there is none."""
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        """Set the value."""
+
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        """Remove the value; a missing one is no error."""
+
+    def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the entries of one state in one key group, in any order."""
 
 
 class _Cell(Generic[ValueT]):
@@ -64,7 +86,7 @@ class _Cell(Generic[ValueT]):
 
     __slots__ = ("_codec", "_group", "_key", "_store")
 
-    def __init__(self, store: KeyedStateStore, codec: Codec[ValueT], group: int, key: bytes) -> None:
+    def __init__(self, store: Entries, codec: Codec[ValueT], group: int, key: bytes) -> None:
         self._store = store
         self._codec = codec
         self._group = group
@@ -155,7 +177,7 @@ class ReducingCell(_Cell[ValueT]):
 
     def __init__(
         self,
-        store: KeyedStateStore,
+        store: Entries,
         codec: Codec[ValueT],
         group: int,
         key: bytes,
@@ -181,7 +203,7 @@ class AggregatingCell(_Cell[ValueT], Generic[InputT, ValueT, OutputT]):
 
     def __init__(
         self,
-        store: KeyedStateStore,
+        store: Entries,
         codec: Codec[ValueT],
         group: int,
         key: bytes,
@@ -210,9 +232,7 @@ CellT = TypeVar("CellT", bound=_Cell[Any])
 class NamedState(Generic[CellT]):
     """One named state of an operator, over all keys of the subtask."""
 
-    def __init__(
-        self, store: KeyedStateStore, name: str, make: Callable[[KeyedStateStore, int, bytes], CellT]
-    ) -> None:
+    def __init__(self, store: Entries, name: str, make: Callable[[Entries, int, bytes], CellT]) -> None:
         self.name = name
         self._store = store
         self._make = make
@@ -230,27 +250,46 @@ class NamedState(Generic[CellT]):
 class KeyedStates:
     """The named states of one operator. Each name is given to one state."""
 
-    def __init__(self, store: KeyedStateStore) -> None:
-        """Take the operator's store, which it does not close."""
-        self._store = store
-        self._names: dict[str, None] = {}
+    def __init__(
+        self,
+        store: KeyedStateStore,
+        groups: Iterable[int] = (),
+        now_ms: Callable[[], float] | None = None,
+    ) -> None:
+        """Take the operator's store, which it does not close.
 
-    def value(self, name: str, of_type: type[ValueT]) -> NamedState[ValueCell[ValueT]]:
+        States with a time to live need ``groups``, the key groups of the subtask, and ``now_ms``, which gives the time
+        now in ms of the epoch.
+        """
+        self._store = store
+        self._groups = groups
+        self._now_ms = now_ms
+        self._names: dict[str, None] = {}
+        self._limited: list[LimitedEntries] = []
+
+    def value(
+        self, name: str, of_type: type[ValueT], ttl: TimeToLive | None = None
+    ) -> NamedState[ValueCell[ValueT]]:
         """Name a state with one value per key. None is not a value: it means that there is none."""
         codec: Codec[ValueT] = self._codec(name, of_type)
-        return NamedState(self._store, name, lambda store, group, key: ValueCell(store, codec, group, key))
+        entries = self._entries(name, ttl)
+        return NamedState(entries, name, lambda store, group, key: ValueCell(store, codec, group, key))
 
-    def list(self, name: str, of_type: type[ValueT]) -> NamedState[ListCell[ValueT]]:
-        """Name a state with a list per key; ``of_type`` is that of an element."""
+    def list(
+        self, name: str, of_type: type[ValueT], ttl: TimeToLive | None = None
+    ) -> NamedState[ListCell[ValueT]]:
+        """Name a state with a list per key; ``of_type`` is that of an element. It lives and ends as a whole."""
         codec: Codec[list[ValueT]] = self._codec(name, list[of_type])  # type: ignore[valid-type]
-        return NamedState(self._store, name, lambda store, group, key: ListCell(store, codec, group, key))
+        entries = self._entries(name, ttl)
+        return NamedState(entries, name, lambda store, group, key: ListCell(store, codec, group, key))
 
     def map(
-        self, name: str, key_type: type[KeyT], of_type: type[ValueT]
+        self, name: str, key_type: type[KeyT], of_type: type[ValueT], ttl: TimeToLive | None = None
     ) -> NamedState[MapCell[KeyT, ValueT]]:
-        """Name a state with a map per key; the map has keys and values of these types."""
+        """Name a state with a map per key; it has keys and values of these types, and lives and ends as a whole."""
         codec: Codec[dict[KeyT, ValueT]] = self._codec(name, dict[key_type, of_type])  # type: ignore[valid-type]
-        return NamedState(self._store, name, lambda store, group, key: MapCell(store, codec, group, key))
+        entries = self._entries(name, ttl)
+        return NamedState(entries, name, lambda store, group, key: MapCell(store, codec, group, key))
 
     def reducing(
         self, name: str, of_type: type[ValueT], reduce: Callable[[ValueT, ValueT], ValueT]
@@ -275,6 +314,23 @@ class KeyedStates:
         return NamedState(
             self._store, name, lambda store, group, key: AggregatingCell(store, codec, group, key, functions)
         )
+
+    def remove_what_is_over(self) -> None:
+        """Remove every entry whose time to live is over."""
+        for entries in self._limited:
+            entries.remove_what_is_over()
+
+    def _entries(self, name: str, ttl: TimeToLive | None) -> Entries:
+        """Return the store, or the entries of one state in it that have a time to live."""
+        if ttl is None:
+            return self._store
+        if self._now_ms is None:
+            raise JobUsageError(
+                f"the state {name!r} has a time to live; give KeyedStates the groups and a clock"
+            )
+        limited = LimitedEntries(self._store, name, ttl, self._groups, self._now_ms)
+        self._limited.append(limited)
+        return limited
 
     def _codec(self, name: str, of_type: Any) -> Codec[Any]:
         if not name:

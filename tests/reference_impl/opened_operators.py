@@ -40,11 +40,13 @@ def opened(
     restored: OperatorSnapshot | None = None,
     event_time: EventTimeSnapshot | None = None,
     aside: Callable[[str, Any], None] = lambda _output, _payload: None,
+    now_ms: Callable[[], float] = lambda: 0.0,
 ) -> Any:
     operator, storage = spec.build(plane), storage or Storage()
     context = OperatorContext(
         "job", SubtaskId("joined", 1), 3, AttemptNumber(2), KeyGroupRange(0, GROUPS), GROUPS,
-        HeapStateBackend(), storage, storage, MemoryFileSystem(), event_time=event_time, emit_aside=aside,
+        HeapStateBackend(), storage, storage, MemoryFileSystem(), now_ms=now_ms, event_time=event_time,
+        emit_aside=aside,
     )  # fmt: skip
     operator.open(context, restored)
     return operator

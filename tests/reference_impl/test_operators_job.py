@@ -256,7 +256,10 @@ def _keyed(**options: Any) -> Stream:
         (lambda: KEYED.join(begin(), ["a"], ["b"]), "join takes keyed streams"),
         (lambda: KEYED.union(begin()), "union cannot follow key_by"),
         (lambda: begin().connect(begin()).map(dict), "map cannot follow connect; process comes first"),
-        (lambda: KEYED.connect(KEYED).sink(SINK), "sink cannot follow connect; process comes first"),
+        (
+            lambda: KEYED.connect(KEYED).sink(SINK),
+            "sink cannot follow connect; process, interval_join or window",
+        ),
         (lambda: begin().connect().process(FUNCTION), "connect needs another stream"),
         (lambda: KEYED.connect().process(FUNCTION), "two inputs or more, not of 1"),
         (lambda: KEYED.connect(begin().key_by("a", "b")).process(FUNCTION), "equally many key columns"),
