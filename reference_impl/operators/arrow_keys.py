@@ -52,7 +52,15 @@ def columns_of(batch: Any, names: Sequence[str], where: str) -> list[Column]:
 def key_columns(batch: Any, names: Sequence[str], where: str) -> list[Column]:
     """Return columns by name, as keys have them; raises JobUsageError if one is missing or ``plain`` refuses it."""
     columns = columns_of(batch, names, where)
-    return [plain(column, name) for column, name in zip(columns, names, strict=True)]
+    return [_one_zero(plain(column, name)) for column, name in zip(columns, names, strict=True)]
+
+
+def _one_zero(column: Column) -> Column:
+    """Return a column in which -0.0 is 0.0: they are one key, so ``combine`` must not make two rows of them."""
+    kind = column.type
+    if pa.types.is_float64(kind) or pa.types.is_float32(kind):
+        return pc.add(column, pa.scalar(0.0, type=kind))
+    return column
 
 
 def as_int64(column: Column) -> Column | None:

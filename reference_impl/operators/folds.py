@@ -175,8 +175,10 @@ class Average:
 
     def merge(self, first: tuple[Any, int], second: tuple[Any, int]) -> tuple[Any, int]:
         (one, of_one), (other, of_other) = first, second
-        if not of_one or not of_other:
-            return first if of_one else second
+        if not of_other:
+            return first
+        if not of_one:
+            return second
         if isinstance(one, Decimal) is not isinstance(other, Decimal):
             raise JobUsageError(
                 f"Average({self.column!r}) found decimals and other numbers; convert the column in a map before"
