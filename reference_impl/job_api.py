@@ -14,6 +14,15 @@ from barrier_tck.reference_impl.config import (
     OnUnreadable,
     RestartConfig,
 )
+from barrier_tck.reference_impl.operators.folds import (
+    AggregateFunction,
+    Average,
+    DecimalSum,
+    DistinctSketch,
+    Max,
+    Min,
+    OwnAggregate,
+)
 from barrier_tck.reference_impl.operators.functions import Count, CountIf, Emission, FloatSum, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import StreamJob
@@ -30,12 +39,16 @@ from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 __all__ = [
+    "AggregateFunction",
+    "Average",
     "CheckpointConfig",
     "CheckpointMode",
     "CollectionSource",
     "CompletedCheckpoint",
     "Count",
     "CountIf",
+    "DecimalSum",
+    "DistinctSketch",
     "ElasticConfig",
     "Emission",
     "ExponentialDelayRestart",
@@ -48,9 +61,12 @@ __all__ = [
     "JobState",
     "KeyedStates",
     "KeyedTimers",
+    "Max",
+    "Min",
     "OnUnreadable",
     "OperatorListState",
     "OperatorStates",
+    "OwnAggregate",
     "ParquetSource",
     "RestartConfig",
     "SparkJobObserver",

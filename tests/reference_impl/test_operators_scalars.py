@@ -16,13 +16,14 @@ from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.arrow_values import cast_table
 from barrier_tck.reference_impl.operators.encoding import (
+    Key,
     decode_accumulator,
     decode_key,
     encode_accumulator,
     encode_key,
     key_group_of,
 )
-from barrier_tck.reference_impl.operators.functions import Count, CountIf
+from barrier_tck.reference_impl.operators.functions import Count, CountIf, Row
 from barrier_tck.reference_impl.operators.join import Join
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.scalars import canonical
@@ -63,13 +64,21 @@ def test_zones_and_trailing_zeros_do_not_count_and_types_do() -> None:
         ("-0.5", "-0.500"),
     ):
         assert len({encode_key((Decimal(text),)) for text in texts}) == 1, texts
-    values = (1, 1.0, True, Decimal(1), "1", date(1970, 1, 2), datetime(1970, 1, 2, tzinfo=UTC))
+    values: tuple[Any, ...] = (
+        1,
+        1.0,
+        True,
+        Decimal(1),
+        "1",
+        date(1970, 1, 2),
+        datetime(1970, 1, 2, tzinfo=UTC),
+    )
     assert len({encode_key((value,)) for value in values}) == len(values)
 
 
 def test_the_bytes_of_keys_never_change() -> None:
     """They decide where stored state is found."""
-    keys = [(NOON,), (date(1969, 12, 31),), (Decimal("-12.50"),), (Decimal("0.1"), "a")]
+    keys: list[Key] = [(NOON,), (date(1969, 12, 31),), (Decimal("-12.50"),), (Decimal("0.1"), "a")]
     assert [encode_key(key).hex() for key in keys] == [
         "91d701000619d2d6edd007",
         "91d602ffffffff",
@@ -120,7 +129,7 @@ def test_an_accumulator_comes_back_as_it_was_and_what_would_not_is_refused() -> 
 
 
 def test_rows_in_flight_keep_types_and_digits() -> None:
-    rows = [
+    rows: list[Row] = [
         {"a": 1, "t": IN_PARIS, "d": date(2024, 2, 29), "x": Decimal("1.00")},
         {"a": None, "t": None, "d": None, "x": None},
     ]
@@ -231,7 +240,7 @@ def test_timestamps_that_are_no_moments_of_microseconds_are_refused(column: Any,
 
 
 def test_what_is_true_of_extended_values_is_the_same_on_both_planes() -> None:
-    rows = [
+    rows: list[Row] = [
         {"x": Decimal("0.00"), "t": NOON, "d": None},
         {"x": Decimal("0.1"), "t": None, "d": date(1970, 1, 1)},
     ]
