@@ -44,7 +44,7 @@ def fold(aggregate: Folded, accumulators: list[Any], slots: Ints, column: Column
     if isinstance(aggregate, Min | Max):
         _add(aggregate, accumulators, _extremes(aggregate, slots, column))
     elif isinstance(aggregate, DecimalSum):
-        if not pa.types.is_decimal(column.type):
+        if not (pa.types.is_decimal(column.type) or pa.types.is_integer(column.type)):
             raise not_a_decimal(aggregate.column, column.type)
         _add(aggregate, accumulators, _decimal_sums(slots, column))
     elif isinstance(aggregate, Average):
@@ -66,7 +66,7 @@ def result_type(aggregate: Folded, kind: Any) -> Any | None:
     if isinstance(aggregate, Min | Max):
         return kind
     if isinstance(aggregate, DecimalSum):
-        return pa.decimal128(DECIMAL_DIGITS, getattr(kind, "scale", DECIMAL_SCALE))
+        return pa.decimal128(DECIMAL_DIGITS, kind.scale if pa.types.is_decimal(kind) else 0)
     if isinstance(aggregate, Average):
         is_decimal = pa.types.is_decimal(kind)
         return pa.decimal128(DECIMAL_DIGITS, DECIMAL_SCALE) if is_decimal else pa.float64()
@@ -127,10 +127,12 @@ def _extremes(aggregate: Min | Max, slots: Ints, column: Column) -> Iterable[tup
 
 def _decimal_sums(slots: Ints, column: Column) -> Iterable[tuple[int, Any]]:
     """Yield the sum of each slot; null for a slot without values."""
-    if not pa.types.is_decimal128(column.type):
+    kind = column.type
+    if not (pa.types.is_decimal128(kind) or pa.types.is_integer(kind)):
         return _each(slots, column)
     # No number of rows makes 38 digits more than 76.
-    return _pairs(_by_slot(slots, column.cast(pa.decimal256(76, column.type.scale)), "sum"))
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    return _pairs(_by_slot(slots, column.cast(pa.decimal256(76, scale)), "sum"))
 
 
 def _fold_average(average: Average, accumulators: list[Any], slots: Ints, column: Column) -> None:

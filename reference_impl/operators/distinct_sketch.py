@@ -13,17 +13,18 @@ from barrier_tck.reference_impl.operators.encoding import encode_key
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
 _LOG_OF_SIZE = 12
-"""Binary logarithm of the number of hashes that are kept."""
+EXACT_UP_TO = 2**_LOG_OF_SIZE
+"""How many hashes are kept: up to as many values are counted exactly."""
 
 
 @cache
 def _library() -> Any:
-    """Import the library when it is first needed: jobs without sketches do not need it."""
+    """Import the library when it is first needed: executors whose jobs have no sketches may lack it."""
     try:
         import datasketches
     except ImportError as error:
         raise JobUsageError(
-            "DistinctSketch needs the package datasketches; install it with pip install 'barrier-tck[sketches]'"
+            "DistinctSketch needs the package datasketches; install it where the job runs: pip install datasketches"
         ) from error
     return datasketches
 

@@ -108,7 +108,10 @@ def _chosen(name: str, column: str, before: Callable[[Any, Any], bool], present:
 
 @dataclass(frozen=True, slots=True)
 class DecimalSum:
-    """The exact sum of a column of decimals; nulls are ignored, so the sum of no values is 0."""
+    """The exact sum, as a decimal, of a column of decimals or integers; nulls are ignored, so that of no values is 0.
+
+    Unlike ``Sum`` it may leave 64 bits: it has up to 38 digits.
+    """
 
     column: str
 
@@ -116,12 +119,12 @@ class DecimalSum:
         return Decimal(0)
 
     def add(self, accumulator: Decimal, value: Any) -> Decimal:
-        """Return the sum; raises JobUsageError for a value that is not a decimal."""
+        """Return the sum; raises JobUsageError for a value that is neither a decimal nor an integer."""
         if value is None:
             return accumulator
-        if type(value) is not Decimal:
+        if type(value) not in (Decimal, int):
             raise not_a_decimal(self.column, value)
-        return EXACT.add(accumulator, canonical_decimal(value))
+        return EXACT.add(accumulator, canonical_decimal(Decimal(value)))
 
     def merge(self, first: Decimal, second: Decimal) -> Decimal:
         return EXACT.add(first, second)
@@ -147,7 +150,7 @@ class DecimalSum:
 def not_a_decimal(column: str, found: object) -> JobUsageError:
     """Return the error for a value that ``DecimalSum`` cannot add."""
     return JobUsageError(
-        f"DecimalSum({column!r}) adds decimals and found {found!r}; use Sum for integers and FloatSum for floats"
+        f"DecimalSum({column!r}) adds decimals and integers exactly and found {found!r}; use FloatSum for floats"
     )
 
 
@@ -240,6 +243,7 @@ class DistinctSketch:
         return first
 
     def result(self, accumulator: DistinctValues) -> int:
+        """Return about how many values there are."""
         return accumulator.estimate()
 
     def stored(self, accumulator: DistinctValues) -> bytes:

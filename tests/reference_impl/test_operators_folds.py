@@ -99,6 +99,9 @@ def test_means_are_exact_as_far_as_their_type_goes(plane: DataPlane) -> None:
 def test_sums_of_decimals_are_exact_and_refuse_what_does_not_fit(plane: DataPlane) -> None:
     assert folded(plane, DecimalSum("v"), [Decimal("0.1")] * 10, [None]) == 1
     assert folded(plane, DecimalSum("v"), [None]) == Decimal(0)
+    assert folded(plane, DecimalSum("v"), [2**63 - 1, 2**62], [Decimal("0.5")]) == Decimal(
+        2**63 - 1 + 2**62
+    ) + Decimal("0.5")
     large = Decimal(9 * 10**37)
     assert folded(plane, DecimalSum("v"), [large], [-large, Decimal("1E-10")]) == Decimal("1E-10")
     with pytest.raises(JobUsageError, match="more than 38 digits"):
@@ -109,7 +112,8 @@ def test_sums_of_decimals_are_exact_and_refuse_what_does_not_fit(plane: DataPlan
 @pytest.mark.parametrize(
     ("aggregate", "values", "match"),
     [
-        (DecimalSum("v"), [1], r"DecimalSum\('v'\) adds decimals .*use Sum"),
+        (DecimalSum("v"), [1.5], r"DecimalSum\('v'\) adds decimals and integers .*use FloatSum"),
+        (DecimalSum("v"), [True], "adds decimals and integers"),
         (Sum("v"), [Decimal(1)], "DecimalSum for decimals"),
         (Average("v"), ["a"], r"Average\('v'\) takes integers, floats and decimals"),
         (Average("v"), [True], "takes integers, floats and decimals"),
@@ -186,7 +190,7 @@ def test_bytes_that_are_no_sketch_are_called_corrupt() -> None:
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasketches", None)
     distinct_sketch._library.cache_clear()
-    with pytest.raises(JobUsageError, match=r"pip install 'barrier-tck\[sketches\]'"):
+    with pytest.raises(JobUsageError, match="pip install datasketches"):
         DistinctSketch("v").create()
     distinct_sketch._library.cache_clear()
 

@@ -92,6 +92,7 @@ FOLDED: dict[str, Aggregate] = {
     "n": Count(),
     "total": Sum("delay"),
     "cost": DecimalSum("price"),
+    "delays": DecimalSum("delay"),
     **{
         f"least {column}": Min(column)
         for column in ("delay", "hours", "carrier", "at", "day", "price", "late")
