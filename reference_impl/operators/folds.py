@@ -15,13 +15,12 @@ from typing import Any, Protocol
 from barrier_tck.reference_impl.operators.distinct_sketch import DistinctValues
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator, encode_accumulator
 from barrier_tck.reference_impl.operators.functions import Folded
-from barrier_tck.reference_impl.operators.scalars import EXACT, canonical, canonical_decimal
+from barrier_tck.reference_impl.operators.scalars import DECIMAL_DIGITS, EXACT, canonical, canonical_decimal
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 MEAN_SCALE = 18
 """Digits after the point of a mean of decimals."""
 
-_MEAN_STEP = Decimal(1).scaleb(-MEAN_SCALE)
 _ROUNDING = Context(prec=200, rounding=ROUND_HALF_EVEN)
 
 
@@ -159,7 +158,7 @@ class Average:
     """The mean of a column of numbers, or null if it has none.
 
     Of integers it is the float next to their exact mean, of floats their sum (``FloatSum``) divided by their number. Of
-    decimals it is a decimal: the exact mean rounded half to even, to 18 digits after the point.
+    decimals it is a decimal: the exact mean rounded half to even, to 18 digits after the point, and to 38 in all.
     """
 
     column: str
@@ -194,9 +193,10 @@ class Average:
         if not count:
             return None
         if isinstance(total, Decimal):
-            # The first division is exact to far more digits than the mean has.
-            mean = _ROUNDING.quantize(_ROUNDING.divide(total, Decimal(count)), _MEAN_STEP)
-            return canonical_decimal(mean)
+            # The division is exact to far more digits than are kept; a large mean has room for fewer after the point.
+            mean = _ROUNDING.divide(total, Decimal(count))
+            scale = min(MEAN_SCALE, DECIMAL_DIGITS - max(0, mean.adjusted() + 1))
+            return canonical_decimal(_ROUNDING.quantize(mean, Decimal(1).scaleb(-scale)))
         return total / count
 
     def stored(self, accumulator: tuple[Any, int]) -> list[Any]:

@@ -61,6 +61,10 @@ def canonical(value: Any) -> Any:
         return value
     if kind is Decimal:
         return canonical_decimal(value)
+    if isinstance(value, datetime) and not getattr(value, "nanosecond", 0):
+        # Arrow gives pandas's own kind for a column of nanoseconds.
+        moment = require_zone(value).astimezone(UTC)
+        return datetime.combine(moment.date(), moment.time(), UTC)
     raise JobUsageError(
         "a column holds null, booleans, numbers, strings, decimals, dates and timestamps, "
         f"not {value!r} ({kind.__name__})"

@@ -30,6 +30,7 @@ from barrier_tck.reference_impl.operators.folds import (
 )
 from barrier_tck.reference_impl.operators.functions import Aggregate, Count, Emission, FloatSum, Sum
 from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.operators.scalars import EXACT
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 from tests.reference_impl.opened_operators import PLANES, Storage, listed, opened
 
@@ -89,6 +90,13 @@ def test_means_are_exact_as_far_as_their_type_goes(plane: DataPlane) -> None:
     assert folded(plane, Average("v"), [Decimal("0.10"), Decimal("0.2")], [None]) == Decimal("0.15")
     assert folded(plane, Average("v"), [Decimal(1), Decimal(1)], [Decimal(0)]) == Decimal(
         "0.666666666666666667"
+    )
+    large = Decimal(10**30)
+    assert folded(plane, Average("v"), [large, EXACT.add(large, Decimal(1))]) == EXACT.add(
+        large, Decimal("0.5")
+    )
+    assert folded(plane, Average("v"), [large, large, EXACT.add(large, Decimal(1))]) == EXACT.add(
+        large, Decimal("0.3333333")
     )
     assert folded(plane, Average("v"), [None]) is None
     assert folded(plane, Average("v"), [1], [0.5]) == 0.75

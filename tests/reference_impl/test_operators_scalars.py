@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -294,5 +295,9 @@ def test_a_value_has_one_canonical_form() -> None:
     assert str(canonical(Decimal("1.5000"))) == "1.5"
     assert str(canonical(Decimal("1E+2"))) == "100"
     assert canonical(IN_PARIS).tzinfo is UTC
+    with_nanoseconds = pd.Timestamp(IN_PARIS)
+    assert (canonical(with_nanoseconds), type(canonical(with_nanoseconds))) == (NOON, datetime)
+    with pytest.raises(JobUsageError, match=r"\(Timestamp\)"):
+        canonical(with_nanoseconds + pd.Timedelta(1, "ns"))
     with pytest.raises(JobUsageError, match=r"not \(1,\) \(tuple\)"):
         canonical((1,))
