@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from barrier_tck.reference_impl.operators.api import LookUp
-from barrier_tck.reference_impl.operators.arrow_folds import fold, result_type
+from barrier_tck.reference_impl.operators.arrow_folds import fold, result_type, values_for
 from barrier_tck.reference_impl.operators.arrow_keys import BatchKeys, Ints, columns_of, key_columns
 from barrier_tck.reference_impl.operators.arrow_slots import ArrowSlots, ordered_by_slot
 from barrier_tck.reference_impl.operators.arrow_table import Totals, contributions
-from barrier_tck.reference_impl.operators.arrow_values import Column, array_of, plain
+from barrier_tck.reference_impl.operators.arrow_values import Column, array_of
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator, encode_accumulator
 from barrier_tck.reference_impl.operators.functions import (
     Additive,
@@ -120,7 +120,7 @@ class _Accumulators:
 
     def _column(self, batch: Any) -> Column:
         name = self._aggregate.column
-        column = plain(columns_of(batch, [name], "aggregate")[0], name)
+        column = values_for(self._aggregate, columns_of(batch, [name], "aggregate")[0])
         if not pa.types.is_null(column.type):
             self._type = result_type(self._aggregate, column.type)
         return column

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from barrier_tck.reference_impl.operators.arrow_keys import BatchKeys, Ints, as_int64, bounds_of
 from barrier_tck.reference_impl.operators.arrow_slots import ordered_by_slot
-from barrier_tck.reference_impl.operators.arrow_values import DECIMAL_SCALE, Column
+from barrier_tck.reference_impl.operators.arrow_values import DECIMAL_SCALE, Column, plain
 from barrier_tck.reference_impl.operators.encoding import INT64_MAX
 from barrier_tck.reference_impl.operators.folds import (
     Average,
@@ -32,8 +32,15 @@ from barrier_tck.reference_impl.operators.functions import Folded
 from barrier_tck.reference_impl.operators.scalars import DECIMAL_DIGITS
 
 
+def values_for(aggregate: Folded, column: Column) -> Column:
+    """Return a column as ``fold`` takes it; raises JobUsageError as ``plain``. A user's own aggregate is given any."""
+    if isinstance(aggregate, Partial):
+        aggregate = aggregate.aggregate
+    return column if isinstance(aggregate, OwnAggregate) else plain(column, aggregate.column)
+
+
 def fold(aggregate: Folded, accumulators: list[Any], slots: Ints, column: Column) -> None:
-    """Fold a column (``plain``) into the accumulators, each value into that of its row's slot.
+    """Fold a column (``values_for``) into the accumulators, each value into that of its row's slot.
 
     Raises JobUsageError for a column that the aggregate cannot take.
     """

@@ -237,6 +237,19 @@ class InBatches(Spread):
         return accumulator
 
 
+class Years(Spread):
+    """The sum of the years of times, which need no time zone here."""
+
+    def create(self) -> Any:
+        return 0
+
+    def add(self, accumulator: Any, value: Any) -> Any:
+        return accumulator + (0 if value is None else value.year)
+
+    def result(self, accumulator: Any) -> Any:
+        return accumulator
+
+
 class Looking(Spread):
     def add(self, accumulator: Any, value: Any) -> Any:
         nothing: dict[str, Any] = {}
@@ -247,6 +260,10 @@ class Looking(Spread):
 def test_a_users_own_aggregate_sees_every_value(plane: DataPlane) -> None:
     assert folded(plane, OwnAggregate("v", Spread()), [5, None, 7], [3]) == 4
     assert folded(plane, OwnAggregate("v", Spread()), [None]) is None
+    assert (
+        folded(plane, OwnAggregate("v", Years()), [datetime(2024, 1, 1), None], [datetime(2023, 1, 1)])
+        == 4047
+    )
     with pytest.raises(KeyError, match="nowhere"):
         folded(plane, OwnAggregate("v", Looking()), [1])
 
