@@ -15,6 +15,15 @@ from barrier_tck.reference_impl.config import (
     RestartConfig,
 )
 from barrier_tck.reference_impl.operators.event_time_process import EventTimers
+from barrier_tck.reference_impl.operators.folds import (
+    AggregateFunction,
+    Average,
+    DecimalSum,
+    DistinctSketch,
+    Max,
+    Min,
+    OwnAggregate,
+)
 from barrier_tck.reference_impl.operators.functions import Count, CountIf, Emission, FloatSum, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.interval_join import Within
@@ -37,6 +46,8 @@ from barrier_tck.reference_impl.state.keyed import KeyedStates
 from barrier_tck.reference_impl.state.time_to_live import RefreshedBy, TimeToLive
 
 __all__ = [
+    "AggregateFunction",
+    "Average",
     "BoundedOutOfOrder",
     "CheckpointConfig",
     "CheckpointMode",
@@ -44,6 +55,8 @@ __all__ = [
     "CompletedCheckpoint",
     "Count",
     "CountIf",
+    "DecimalSum",
+    "DistinctSketch",
     "ElasticConfig",
     "Emission",
     "EventTimers",
@@ -61,10 +74,13 @@ __all__ = [
     "JoinSide",
     "KeyedStates",
     "KeyedTimers",
+    "Max",
+    "Min",
     "OnUnreadable",
     "OperatorListState",
     "OperatorStates",
     "Order",
+    "OwnAggregate",
     "ParquetSource",
     "RefreshedBy",
     "RestartConfig",

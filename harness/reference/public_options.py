@@ -163,7 +163,15 @@ def _public_values() -> list[Any]:
 
 _STREAMS = (StreamJob, Stream, KeyedStream, ConnectedStreams, ConnectedKeyedStreams)
 _STATES = (KeyedStates, OperatorStates)
-_RESULTS = ("JobEnd", "JobState", "CompletedCheckpoint", "JobGraph", "SparkJobObserver", "KeyedTimers")
+_RESULTS = (
+    "JobEnd",
+    "JobState",
+    "CompletedCheckpoint",
+    "JobGraph",
+    "SparkJobObserver",
+    "KeyedTimers",
+    "AggregateFunction",
+)
 """What the runtime gives to the user, or calls; it has no option that a job could set."""
 
 

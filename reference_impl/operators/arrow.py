@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from barrier_tck.reference_impl.operators.arrow_keys import columns_of, groups_of_rows, stable_order
-from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
-from barrier_tck.reference_impl.operators.functions import Row, Vectorized, missing_column
+from barrier_tck.reference_impl.operators.arrow_folded_table import ArrowFoldedTable, combine
+from barrier_tck.reference_impl.operators.arrow_keys import groups_of_rows, key_columns, stable_order
+from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable
+from barrier_tck.reference_impl.operators.arrow_values import array_of, cast_table
+from barrier_tck.reference_impl.operators.functions import Row, Vectorized, all_additive, missing_column
 from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
@@ -29,18 +31,9 @@ def _batch_of_rows(rows: list[Row], like: Any | None = None) -> Any:
         values = [row[name] for row in rows]
         index = like.schema.get_field_index(name) if like is not None else -1
         arrays.append(
-            _array(values, like.schema.field(index).type if like is not None and index >= 0 else None)
+            array_of(values, like.schema.field(index).type if like is not None and index >= 0 else None)
         )
     return pa.RecordBatch.from_arrays(arrays, names)
-
-
-def _array(values: list[Any], kind: Any | None) -> Any:
-    if kind is not None:
-        try:
-            return pa.array(values, type=kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            return pa.array(values)
-    return pa.array(values)
 
 
 def _names_of_text(schema: Any) -> list[str]:
@@ -91,7 +84,7 @@ class ParquetEncoder:
                 self._stream, table.schema, use_dictionary=_names_of_text(table.schema)
             )
         elif table.schema != self._writer.schema:
-            table = table.select(self._writer.schema.names).cast(self._writer.schema)
+            table = cast_table(table, self._writer.schema)
         self._writer.write_table(table)
 
 
@@ -155,7 +148,9 @@ class ArrowPlane:
     def joined(self, payloads: Sequence[Any]) -> Any | None:
         if len(payloads) < 2:
             return payloads[0] if payloads else None
-        return pa.Table.from_batches(payloads).combine_chunks().to_batches()[0]
+        # Types that follow from values may differ, for instance if results are all null in one of the batches.
+        whole = pa.concat_tables(map(_table, payloads), promote_options="permissive")
+        return whole.combine_chunks().to_batches()[0]
 
     def map(self, payload: Any, function: Any) -> Any:
         """Apply a row function to every record, or its vectorised form to the batch."""
@@ -189,7 +184,7 @@ class ArrowPlane:
             return []
         if parallelism == 1:
             return [(0, payload)]
-        groups = groups_of_rows(columns_of(payload, key, "key_by"), max_parallelism)
+        groups = groups_of_rows(key_columns(payload, key, "key_by"), max_parallelism)
         owners = np.array([owner_of(group, parallelism, max_parallelism) for group in range(max_parallelism)])
         if parallelism <= _FEW_RECEIVERS:
             narrow = owners.astype(np.uint8)[groups]
@@ -211,8 +206,11 @@ class ArrowPlane:
 
     def accumulators(
         self, key: Sequence[str], aggregates: Mapping[str, Any], carry: Sequence[str], max_parallelism: int
-    ) -> ArrowAccumulatorTable:
-        return ArrowAccumulatorTable(key, aggregates, carry, max_parallelism)
+    ) -> ArrowAccumulatorTable | ArrowFoldedTable:
+        """Return a table of arrays if all aggregates are sums, and else one with an accumulator for each key."""
+        if all_additive(aggregates):
+            return ArrowAccumulatorTable(key, aggregates, carry, max_parallelism)
+        return ArrowFoldedTable(key, aggregates, carry, max_parallelism)
 
     def encode(self, payload: Any) -> bytes:
         """Return the batch as an Arrow IPC stream of one batch, with its schema."""

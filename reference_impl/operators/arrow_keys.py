@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from barrier_tck.reference_impl.operators.arrow_values import Column, array_of, plain
 from barrier_tck.reference_impl.operators.encoding import (
     GOLDEN_GAMMA,
     INT64_MAX,
@@ -31,9 +32,6 @@ from barrier_tck.reference_impl.operators.functions import missing_column
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 Ints = npt.NDArray[np.int64]
-Column = Any
-"""A ``pyarrow.Array``; Arrow ships no types."""
-
 _DENSE_FLOOR = 1 << 16
 _LOOKUP_MAX = 1 << 23
 _INT_KEY_TYPE = np.dtype([("tag", "u1"), ("value", ">i8")])
@@ -49,6 +47,20 @@ def columns_of(batch: Any, names: Sequence[str], where: str) -> list[Column]:
         column = batch.column(index)
         found.append(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
     return found
+
+
+def key_columns(batch: Any, names: Sequence[str], where: str) -> list[Column]:
+    """Return columns by name, as keys have them; raises JobUsageError if one is missing or ``plain`` refuses it."""
+    columns = columns_of(batch, names, where)
+    return [_one_zero(plain(column, name)) for column, name in zip(columns, names, strict=True)]
+
+
+def _one_zero(column: Column) -> Column:
+    """Return a column in which -0.0 is 0.0: they are one key, so ``combine`` must not make two rows of them."""
+    kind = column.type
+    if pa.types.is_float64(kind) or pa.types.is_float32(kind):
+        return pc.add(column, pa.scalar(0.0, type=kind))
+    return column
 
 
 def as_int64(column: Column) -> Column | None:
@@ -251,7 +263,7 @@ class GenericKeyIndex:
     def columns(self, slots: Ints) -> list[Column]:
         """Return the key columns of some slots, with the types last seen (inferred after a restore)."""
         values = zip(*(self._keys[slot] for slot in slots.tolist()), strict=True)
-        return [_array(list(column), kind) for column, kind in zip(values, self._types, strict=True)]
+        return [array_of(list(column), kind) for column, kind in zip(values, self._types, strict=True)]
 
     def encoded(self, slots: Ints) -> list[bytes]:
         return [self._encoded[slot] for slot in slots.tolist()]
@@ -262,14 +274,6 @@ class GenericKeyIndex:
     def emptied(self) -> GenericKeyIndex:
         """Return an empty index that knows the types of the columns."""
         return GenericKeyIndex(len(self._types), self._types)
-
-
-def _array(values: list[Any], kind: Any) -> Column:
-    """Return an Arrow array of the wanted type, or of the values' own type if they do not fit the wanted one."""
-    try:
-        return pa.array(values, type=kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array(values)
 
 
 class IntKeyIndex:
@@ -316,7 +320,8 @@ class IntKeyIndex:
                 values.clear()
                 self._slot_of_null()
             else:
-                values.append(int(value))
+                assert isinstance(value, int), "the index is for integers"
+                values.append(value)
         self._slots_of(np.array(values, dtype=np.int64))
 
     def _slot_of_null(self) -> int:

@@ -3,36 +3,42 @@
 Both data planes write these bytes, so that state survives a change of plane and an outside reader (the
 harness) can open a snapshot of either. Each has two forms, told apart by the first byte:
 
-- a *key* is a tuple of None, bool, int, float and str. A single integer of 64 bits is ``C1`` and eight bytes,
+- a *key* is a tuple of scalars (``operators.scalars``). A single integer of 64 bits is ``C1`` and eight bytes,
   big-endian (fixed width, so that numpy encodes a whole column at once); every other key is a MessagePack array.
   MessagePack never uses ``C1``.
-- an *accumulator* is a tuple of numbers. Up to 16 floats and integers of 64 bits are a count, a bit mask of two bytes
-  that tells which of them are floats, and eight bytes each, little-endian; any other tuple is a MessagePack array,
-  whose first byte is above 16.
+- an *accumulator* is a tuple, one value for each aggregate. Up to 16 floats and integers of 64 bits are a count, a bit
+  mask of two bytes that tells which of them are floats, and eight bytes each, little-endian; any other tuple is a
+  MessagePack array, whose first byte is above 16.
 
-Equal keys have equal bytes: NaNs become one NaN and -0.0 becomes 0.0, as in Spark's grouping. The types are
-part of a key: 1, 1.0 and True are three keys.
+Equal keys have equal bytes: NaNs become one NaN, -0.0 becomes 0.0, as in Spark's grouping, a timestamp is its moment
+whatever its zone, and trailing zeros of a decimal do not count. The types are part of a key: 1, 1.0, True and
+Decimal(1) are four keys.
 """
 
 from __future__ import annotations
 
-import math
 import struct
 from functools import lru_cache
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from barrier_tck.reference_impl.ids import KeyGroup
+from barrier_tck.reference_impl.operators.scalars import (
+    EXTENDED_TYPES,
+    Scalar,
+    canonical,
+    from_extension,
+    stored_form,
+    to_extension,
+)
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
-
-Scalar = None | bool | int | float | str
-"""What a key column may hold."""
 
 Key = tuple[Scalar, ...]
 """The values of the key columns, in the order of ``key_by``."""
 
-Accumulator = tuple[int | float | None, ...]
+Accumulator = tuple[Any, ...]
 """The running values of a key's aggregates, in the order of the aggregates."""
 
 INT_KEY_TAG = 0xC1
@@ -47,23 +53,21 @@ _INT_KEY = struct.Struct(">Bq")
 _HEADER = struct.Struct("<BH")
 _SCALAR_TYPES = frozenset({type(None), bool, int, str})
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(tuple).decode
+_unpack = msgspec.msgpack.Decoder(tuple, ext_hook=from_extension).decode
 
 _MASK = 2**64 - 1
 GOLDEN_GAMMA, MIX_FIRST, MIX_SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """The constants of splitmix64, a well-mixed bijection of 64-bit integers."""
 
 
-def _canonical(value: Scalar, key: Key) -> Scalar:
+def _packable(value: Scalar, key: Key) -> Any:
     if type(value) in _SCALAR_TYPES:
         return value
-    if type(value) is float:
-        if math.isnan(value):
-            return math.nan
-        return value + 0.0  # -0.0 + 0.0 is 0.0
-    raise JobUsageError(
-        f"a key holds null, booleans, numbers and strings, not {value!r} ({type(value).__name__}) in {key!r}"
-    )
+    try:
+        value = canonical(value)
+    except JobUsageError as error:
+        raise JobUsageError(f"{error}; it is in the key {key!r}") from error
+    return to_extension(value) if type(value) in EXTENDED_TYPES else value  # type: ignore[arg-type]
 
 
 def encode_key(key: Key) -> bytes:
@@ -75,7 +79,7 @@ def encode_key(key: Key) -> bytes:
         if type(only) is int and INT64_MIN <= only <= INT64_MAX:
             return _INT_KEY.pack(INT_KEY_TAG, only)
     try:
-        return _pack([_canonical(value, key) for value in key])
+        return _pack([_packable(value, key) for value in key])
     except OverflowError as error:
         raise JobUsageError(f"an integer of the key {key!r} does not fit 64 bits") from error
 
@@ -86,7 +90,7 @@ def decode_key(data: bytes) -> Key:
         if data[0] == INT_KEY_TAG:
             return (_INT_KEY.unpack(data)[1],)
         return _unpack(data)
-    except (IndexError, struct.error, msgspec.DecodeError) as error:
+    except (IndexError, struct.error, ValueError, msgspec.DecodeError) as error:
         raise CorruptStateError(f"{data!r} is not an encoded key: {error}") from error
 
 
@@ -100,14 +104,17 @@ def _layout(kinds: tuple[type, ...]) -> tuple[struct.Struct, int] | None:
 
 
 def encode_accumulator(values: Accumulator) -> bytes:
-    """Return the accumulator's bytes; raises JobUsageError for an integer that does not fit 64 bits."""
+    """Return the accumulator's bytes.
+
+    Raises JobUsageError for an integer that does not fit 64 bits, and for what ``stored_form`` refuses.
+    """
     kinds = tuple(map(type, values))
     layout = _layout(kinds)
     try:
         if layout is not None:
             fixed, float_mask = layout
             return fixed.pack(len(kinds), float_mask, *values)
-        return _pack(values)
+        return _pack([stored_form(value) for value in values])
     except (struct.error, OverflowError) as error:
         raise JobUsageError(f"an aggregate left the range of 64-bit integers: {values!r}") from error
 
@@ -128,7 +135,7 @@ def decode_accumulator(data: bytes) -> Accumulator:
         layout = _layout(tuple(float if mask >> position & 1 else int for position in range(count)))
         assert layout is not None
         return layout[0].unpack(data)[2:]
-    except (IndexError, struct.error, msgspec.DecodeError) as error:
+    except (IndexError, struct.error, ValueError, msgspec.DecodeError) as error:
         raise CorruptStateError(f"{data!r} is not an encoded accumulator: {error}") from error
 
 

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 Row = dict[str, Any]
-"""A record: column name to None, bool, int, float or str."""
+"""A record: column name to None, bool, int, float, str, Decimal, date, or datetime with a time zone.
+
+A partial result that is on its way to be merged (``combine``) may be bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +170,55 @@ class FloatSum:
         return FloatSum(column)
 
 
-Aggregate = Count | CountIf | Sum | FloatSum
-"""An aggregate: a sum, over the records of a key, of what each record contributes; it starts at zero."""
+Additive = Count | CountIf | Sum | FloatSum
+"""An aggregate that is a sum, over the records of a key, of what each record contributes; it starts at zero."""
+
+
+class Folded(Protocol):
+    """An aggregate that folds the values of one column, in the order of the records, into an accumulator.
+
+    Accumulators may be changed in place: one that was given to ``add`` or ``merge`` is not used again, apart from
+    what they return.
+    """
+
+    @property
+    def column(self) -> str:
+        """Return the column that is read."""
+
+    def create(self) -> Any:
+        """Return the accumulator of no values."""
+
+    def add(self, accumulator: Any, value: Any) -> Any:
+        """Return the accumulator with one more value; raises JobUsageError for a value that it cannot take."""
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """Return the accumulator of the values of both."""
+
+    def result(self, accumulator: Any) -> Any:
+        """Return what is emitted."""
+
+    def stored(self, accumulator: Any) -> Any:
+        """Return what a snapshot keeps (see ``scalars.stored_form``); equal for equal accumulators on all planes."""
+
+    def restored(self, stored: Any) -> Any:
+        """Return the accumulator of what a snapshot kept."""
+
+    def partial(self) -> Folded:
+        """Return the aggregate whose result can be merged: the accumulator, in a form that a column can hold."""
+
+    def merging(self, column: str) -> Folded:
+        """Return the aggregate that merges partial results found in a column."""
+
+
+Aggregate = Additive | Folded
+"""What is kept for each key of a keyed aggregate."""
 
 
 def not_an_integer(column: str, found: object) -> JobUsageError:
     """Return the error for a value that ``Sum`` cannot add exactly."""
     return JobUsageError(
         f"Sum({column!r}) adds integers exactly and found {found!r}; "
-        "use FloatSum for floats and CountIf for booleans"
+        "use FloatSum for floats, DecimalSum for decimals and CountIf for booleans"
     )
 
 
@@ -189,3 +232,16 @@ def missing_column(column: object, present: Iterable[str], where: str) -> JobUsa
 def merging_aggregates(aggregates: Mapping[str, Aggregate]) -> dict[str, Aggregate]:
     """Return the aggregates that merge partial results, each found in the column of its own name."""
     return {name: aggregate.merging(name) for name, aggregate in aggregates.items()}
+
+
+def partial_aggregates(aggregates: Mapping[str, Aggregate]) -> dict[str, Aggregate]:
+    """Return the aggregates whose results ``merging_aggregates`` merges; a sum is merged as it is."""
+    return {
+        name: aggregate if isinstance(aggregate, Additive) else aggregate.partial()
+        for name, aggregate in aggregates.items()
+    }
+
+
+def all_additive(aggregates: Mapping[str, Aggregate]) -> TypeGuard[Mapping[str, Additive]]:
+    """Return whether all aggregates are sums of contributions."""
+    return all(isinstance(aggregate, Additive) for aggregate in aggregates.values())

@@ -21,7 +21,16 @@ from barrier_tck.reference_impl.operators.encoding import (
     encode_key,
     group_of_encoded,
 )
-from barrier_tck.reference_impl.operators.functions import Aggregate, Row, Vectorized, missing_column
+from barrier_tck.reference_impl.operators.functions import (
+    Additive,
+    Aggregate,
+    Folded,
+    Row,
+    Vectorized,
+    missing_column,
+    partial_aggregates,
+)
+from barrier_tck.reference_impl.operators.scalars import EXTENDED_TYPES, from_extension, to_extension
 from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
@@ -30,7 +39,7 @@ Rows = list[Row]
 
 _encode_lines = msgspec.json.Encoder().encode_lines
 _pack_rows = msgspec.msgpack.Encoder().encode
-_unpack_rows = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
+_unpack_rows = msgspec.msgpack.Decoder(list[dict[str, Any]], ext_hook=from_extension).decode
 
 
 def _row_form(function: Any) -> Callable[[Row], Any]:
@@ -76,12 +85,24 @@ class RowAccumulatorTable:
         self._key_of = _values_getter(self._key)
         self._carried = _values_getter(tuple(carry))
         self._names = tuple(aggregates)
+        self._reads = {*carry, *key, *(aggregate.column for aggregate in aggregates.values())}
         self._columns = (*carry, *self._key, *self._names)
         """Of a row of ``update``'s output."""
-        self._zero = [0.0 if aggregate.floating else 0 for aggregate in aggregates.values()]
         self._contributions = [
-            (position, aggregate.contribution) for position, aggregate in enumerate(aggregates.values())
+            (position, aggregate.contribution)
+            for position, aggregate in enumerate(aggregates.values())
+            if isinstance(aggregate, Additive)
         ]
+        self._zero = [
+            0.0 if isinstance(aggregate, Additive) and aggregate.floating else 0
+            for aggregate in aggregates.values()
+        ]
+        self._folded: list[tuple[int, Folded]] = [
+            (position, aggregate)
+            for position, aggregate in enumerate(aggregates.values())
+            if not isinstance(aggregate, Additive)
+        ]
+        """Their values are accumulators. A key without records begins with those that ``_begin`` makes."""
         self._max_parallelism = max_parallelism
         self._entries: dict[bytes, _Entry] = {}
         self._dirty: dict[bytes, _Entry] = {}
@@ -91,6 +112,8 @@ class RowAccumulatorTable:
         """Take restored entries; they count neither as dirty nor as changed."""
         for group, encoded, accumulator in entries:
             values = list(decode_accumulator(accumulator))
+            for position, aggregate in self._folded:
+                values[position] = aggregate.restored(values[position])
             self._entries[encoded] = _Entry(encoded, group, decode_key(encoded), values)
 
     def update(self, payload: Rows, emit_each: bool, look_up: LookUp | None = None) -> Rows | None:
@@ -107,16 +130,46 @@ class RowAccumulatorTable:
                 entry = entries.get(encoded)
                 if entry is None:
                     group = group_of_encoded(encoded, self._max_parallelism)
-                    entry = entries[encoded] = _Entry(encoded, group, decode_key(encoded), list(self._zero))
+                    entry = entries[encoded] = _Entry(encoded, group, decode_key(encoded), self._begin())
                 values = entry.values
                 for position, contribution in self._contributions:
                     values[position] += contribution(row)
+                for position, aggregate in self._folded:
+                    values[position] = aggregate.add(values[position], row[aggregate.column])
                 dirty[encoded] = changed[encoded] = entry
                 if emit_each:
-                    output.append(dict(zip(columns, (*carried(row), *entry.key, *values), strict=True)))
+                    output.append(
+                        dict(zip(columns, (*carried(row), *entry.key, *self._results(values)), strict=True))
+                    )
         except KeyError as error:
+            if error.args[0] in row or error.args[0] not in self._reads:
+                raise  # it comes from a user's own aggregate
             raise missing_column(error.args[0], row, "aggregate") from error
         return output or None
+
+    def _begin(self) -> list[Any]:
+        """Return the values of a key without records."""
+        values: list[Any] = list(self._zero)
+        for position, aggregate in self._folded:
+            values[position] = aggregate.create()
+        return values
+
+    def _results(self, values: list[Any]) -> list[Any]:
+        """Return what is emitted for the values of a key."""
+        if not self._folded:
+            return values
+        results = list(values)
+        for position, aggregate in self._folded:
+            results[position] = aggregate.result(values[position])
+        return results
+
+    def _stored(self, values: list[Any]) -> bytes:
+        if not self._folded:
+            return encode_accumulator(tuple(values))
+        stored = list(values)
+        for position, aggregate in self._folded:
+            stored[position] = aggregate.stored(values[position])
+        return encode_accumulator(tuple(stored))
 
     def _fetch(self, payload: Rows, look_up: LookUp) -> None:
         """Take the accumulators of keys of a batch that are not here."""
@@ -138,7 +191,7 @@ class RowAccumulatorTable:
         values: list[bytes] = []
         for entry in self._dirty.values():
             groups.append(entry.group)
-            values.append(encode_accumulator(tuple(entry.values)))
+            values.append(self._stored(entry.values))
         keys = list(self._dirty)
         self._dirty.clear()
         return groups, keys, values
@@ -167,7 +220,7 @@ class RowAccumulatorTable:
 
     def _row(self, entry: _Entry) -> Row:
         row: Row = dict(zip(self._key, entry.key, strict=True))
-        row.update(zip(self._names, entry.values, strict=True))
+        row.update(zip(self._names, self._results(entry.values), strict=True))
         return row
 
 
@@ -248,7 +301,7 @@ class RowPlane:
     def combine(
         self, payload: Rows, key: Sequence[str], aggregates: Mapping[str, Any], max_parallelism: int
     ) -> Rows | None:
-        table = RowAccumulatorTable(key, aggregates, (), max_parallelism)
+        table = RowAccumulatorTable(key, partial_aggregates(aggregates), (), max_parallelism)
         table.update(payload, emit_each=False)
         return table.all_rows()
 
@@ -258,7 +311,15 @@ class RowPlane:
         return RowAccumulatorTable(key, aggregates, carry, max_parallelism)
 
     def encode(self, payload: Rows) -> bytes:
-        """Return the rows as a MessagePack array of maps; tuples come back as lists."""
+        """Return the rows as a MessagePack array of maps; tuples come back as lists, timestamps in UTC."""
+        if not all(EXTENDED_TYPES.isdisjoint(map(type, row.values())) for row in payload):
+            payload = [
+                {
+                    column: to_extension(value) if type(value) in EXTENDED_TYPES else value
+                    for column, value in row.items()
+                }
+                for row in payload
+            ]
         try:
             return _pack_rows(payload)
         except (TypeError, OverflowError, ValueError) as error:
@@ -269,7 +330,7 @@ class RowPlane:
     def decode(self, data: bytes) -> Rows:
         try:
             return _unpack_rows(data)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, ValueError) as error:
             raise CorruptStateError(f"records in flight cannot be decoded: {error}") from error
 
     def encoder(self, stream: Any) -> JsonLinesEncoder:

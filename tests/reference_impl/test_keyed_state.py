@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -149,6 +151,45 @@ def test_a_name_is_given_once(world: StateWorld) -> None:
         states.list("s", int)
     with pytest.raises(JobUsageError, match="needs a name"):
         states.value("", int)
+
+
+NOON = datetime(2024, 6, 1, 12, 0, 0, 7, tzinfo=UTC)
+
+
+def test_timestamps_dates_and_decimals_are_kept_in_every_kind_of_state_and_restored(
+    world: StateWorld,
+) -> None:
+    cell = (3, b"k")
+    store = world.store()
+    day, moments, prices, cheapest, spent = _extended_states(store)
+    day.of(*cell).set(date(2024, 2, 29))
+    moments.of(*cell).add(NOON, NOON.astimezone(timezone(timedelta(hours=-5))))
+    prices.of(*cell).put(NOON.date(), Decimal("1.10"))
+    for price in ("2.50", "1.25", "9.00"):
+        cheapest.of(*cell).add(Decimal(price))
+        spent.of(*cell).add(Decimal(price))
+    handles = world.snapshot(store).run()
+    day, moments, prices, cheapest, spent = _extended_states(world.store(handles=handles))
+    assert day.of(*cell).get() == date(2024, 2, 29)
+    assert moments.of(*cell).get() == [NOON, NOON]
+    assert prices.of(*cell).items() == {date(2024, 6, 1): Decimal("1.10")}
+    assert cheapest.of(*cell).get() == Decimal("1.25")
+    assert spent.of(*cell).get() == (Decimal("12.75"), 3)
+
+
+def _spent(sums: tuple[Decimal, int], price: Decimal) -> tuple[Decimal, int]:
+    return sums[0] + price, sums[1] + 1
+
+
+def _extended_states(store: KeyedStateStore) -> Any:
+    states = KeyedStates(store)
+    return (
+        states.value("day", date),
+        states.list("moments", datetime),
+        states.map("prices", date, Decimal),
+        states.reducing("cheapest", Decimal, min),
+        states.aggregating("spent", tuple[Decimal, int], lambda: (Decimal(0), 0), _spent, lambda sums: sums),
+    )
 
 
 # --- two stateful operators in one chain ----------------------------------------------------------------------

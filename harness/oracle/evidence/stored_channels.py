@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -17,6 +19,7 @@ from barrier_tck.harness.record.history import InFlight, Row
 FORMAT, VERSION = "channel-state", 1
 WATERMARK = b"watermark:"
 """What the bytes of a watermark begin with: it stands among the batches."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Channel = tuple[str, str, int]
 _Buffer = tuple[bytes, bool]
 
@@ -113,11 +116,28 @@ def _in_flight(
     return InFlight(sender, receiver, edge, tuple(rows), len(at_receiver), len(at_sender), problem)
 
 
+def _extension(code: int, data: memoryview) -> datetime | date | Decimal:
+    """Return the timestamp, date or decimal that an extension stands for."""
+    try:
+        if code == 1 and len(data) == 8:
+            return _EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+        if code == 2 and len(data) == 4:
+            return _EPOCH.date() + timedelta(days=int.from_bytes(data, "big", signed=True))
+        if code == 3:
+            return Decimal(bytes(data).decode("ascii"))
+    except (ArithmeticError, ValueError) as error:
+        raise ValueError(f"extension {code} holds {bytes(data)!r}") from error
+    raise ValueError(f"an extension {code} of {len(data)} bytes is not documented")
+
+
+_decode_rows = msgspec.msgpack.Decoder(list[dict[str, Any]], ext_hook=_extension).decode
+
+
 def _rows(data: bytes, encoding: str) -> list[Row]:
     if encoding == "rows":
         try:
-            rows: list[Row] = msgspec.msgpack.decode(data, type=list[dict[str, Any]])
-        except msgspec.MsgspecError as error:
+            rows: list[Row] = _decode_rows(data)
+        except (msgspec.MsgspecError, ValueError) as error:
             raise NotChannelState(f"a batch is not a MessagePack array of maps: {error}") from error
         return rows
     if encoding != "arrow":

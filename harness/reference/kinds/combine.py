@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from barrier_tck.harness.reference.kinds.changes import TOTALS
-from barrier_tck.harness.reference.operator_kind import ReferenceKind
+from barrier_tck.harness.reference.kinds.changes import totals_of
+from barrier_tck.harness.reference.operator_kind import ReferenceKind, Site
 from barrier_tck.harness.workloads.changed_totals import KEY
+from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.stateless import Combine
 
-KIND = ReferenceKind(lambda site: Combine(site.operator.name, KEY, TOTALS, site.deployment.max_parallelism))
+
+def _make(site: Site) -> OperatorSpec:
+    return Combine(site.operator.name, KEY, totals_of(site.job), site.deployment.max_parallelism)
+
+
+KIND = ReferenceKind(_make)

@@ -7,6 +7,8 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.lineage import Lineage, source
 from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
+from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.storage.channel_state import Fragment, encode
 from tests.harness.oracle.oracle_histories import a_context, a_plan, input_of, positions_at, right_view
 from tests.test_tidy import ROOT
@@ -161,6 +164,29 @@ def test_arrow_batches_are_read() -> None:
     assert ids(found) == [1, 2]
 
 
+def extension(code: int, data: bytes) -> bytes:
+    """Return a batch with one value, as the page describes extensions."""
+    return msgspec.msgpack.encode([{"value": msgspec.msgpack.Ext(code, data)}])
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "value"),
+    [
+        (1, bytes.fromhex("000619d2d6edd007"), datetime(2024, 6, 1, 12, 0, 0, 7, tzinfo=UTC)),
+        (1, bytes.fromhex("ffffffffffffffff"), datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+        (2, bytes.fromhex("fffffffe"), date(1969, 12, 30)),
+        (3, b"-12.50", Decimal("-12.50")),
+    ],
+)
+def test_timestamps_dates_and_decimals_are_read_as_documented_and_as_the_runtime_writes_them(
+    code: int, data: bytes, value: Any
+) -> None:
+    content = a_file(frame("input", (extension(code, data), False)))
+    (found,) = records_in_flight({"totals[0]": content})
+    assert [(row["value"], type(row["value"])) for row in found.rows] == [(value, type(value))]
+    assert RowPlane().encode([{"value": value}]) == extension(code, data)
+
+
 GOOD = frame("input", (batch(1), False))
 LINE, REST = GOOD.split(b"\n", 1)
 BAD = {
@@ -186,6 +212,22 @@ BAD = {
     ),
     "a channel twice": (a_file(GOOD, GOOD), "twice"),
     "a batch that is no batch": (a_file(frame("input", (b"\xc1", False))), "not a MessagePack array"),
+    "an extension that is not documented": (
+        a_file(frame("input", (extension(9, b""), False))),
+        "an extension 9 of 0 bytes is not documented",
+    ),
+    "a timestamp that is too short": (
+        a_file(frame("input", (extension(1, b"x"), False))),
+        "extension 1 of 1 bytes",
+    ),
+    "a decimal that is none": (
+        a_file(frame("input", (extension(3, b"one"), False))),
+        "extension 3 holds b'one'",
+    ),
+    "a year beyond all": (
+        a_file(frame("input", (extension(1, b"\x7f" + bytes(7)), False))),
+        "extension 1 holds",
+    ),
     "a batch of numbers": (
         a_file(frame("input", (msgspec.msgpack.encode([1]), False))),
         "not a MessagePack array",
