@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
-from barrier_tck.reference_impl.operators.encoding import Scalar, decode_key
+from barrier_tck.reference_impl.operators.encoding import decode_accumulator, decode_key, encode_accumulator
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
-from barrier_tck.reference_impl.operators.functions import Aggregate, Row, missing_column
+from barrier_tck.reference_impl.operators.functions import Additive, Aggregate, Folded, Row, missing_column
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.state.keyed import KeyedStates
@@ -125,8 +125,8 @@ class WindowState(msgspec.Struct, array_like=True):
     """How often it has fired."""
     pending: int
     """How many records came since it fired last."""
-    values: list[int | float]
-    """Its aggregates."""
+    values: list[int | float | bytes]
+    """Its aggregates: sums, and what other aggregates keep as bytes."""
 
 
 class Trigger(Protocol):
@@ -263,7 +263,12 @@ class WindowFunction:
             whole.end = max(whole.end, window.end)
             whole.firings = max(whole.firings, window.firings)
             whole.pending += window.pending
-            whole.values = [one + other for one, other in zip(whole.values, window.values, strict=True)]
+            whole.values = [
+                _merged_values(aggregate, one, other)
+                for aggregate, one, other in zip(
+                    self._aggregates.values(), whole.values, window.values, strict=True
+                )
+            ]
             self._forget_times(group, key, windows, window.end)
         start = min(start, *met)
         windows[start] = whole
@@ -280,25 +285,28 @@ class WindowFunction:
         """Return at which watermark a window is removed (ms)."""
         return end - 1 + self._lateness_ms
 
-    def _zeros(self) -> list[int | float]:
-        return [0.0 if aggregate.floating else 0 for aggregate in self._aggregates.values()]
+    def _zeros(self) -> list[int | float | bytes]:
+        return [_zero(aggregate) for aggregate in self._aggregates.values()]
 
     def _add(self, window: WindowState, row: Row) -> None:
         window.pending += 1
         try:
             for place, aggregate in enumerate(self._aggregates.values()):
-                window.values[place] += aggregate.contribution(row)
+                window.values[place] = _added(aggregate, window.values[place], row)
         except KeyError as error:
             raise missing_column(error.args[0], row, self._uid) from error
 
     def _fire(self, key: bytes, start: int, window: WindowState) -> Row:
-        columns: list[Scalar] = [start, window.end, window.end - 1, window.firings]
+        columns = [start, window.end, window.end - 1, window.firings]
         window.firings += 1
         window.pending = 0
         return {
             **dict(zip(self._key, decode_key(key), strict=True)),
             **dict(zip(WINDOW_COLUMNS, columns, strict=True)),
-            **dict(zip(self._aggregates, window.values, strict=True)),
+            **{
+                name: _result(aggregate, value)
+                for (name, aggregate), value in zip(self._aggregates.items(), window.values, strict=True)
+            },
         }
 
     def _event_time_of(self, row: Row) -> int:
@@ -312,3 +320,36 @@ class WindowFunction:
                 f"milliseconds of the epoch, not {event_ms!r}"
             )
         return event_ms
+
+
+_Value = int | float | bytes
+
+
+def _zero(aggregate: Aggregate) -> _Value:
+    if isinstance(aggregate, Additive):
+        return 0.0 if aggregate.floating else 0
+    return encode_accumulator((aggregate.stored(aggregate.create()),))
+
+
+def _added(aggregate: Aggregate, value: Any, row: Row) -> _Value:
+    if isinstance(aggregate, Additive):
+        added: _Value = value + aggregate.contribution(row)
+        return added
+    accumulator = aggregate.add(_accumulator(aggregate, value), row[aggregate.column])
+    return encode_accumulator((aggregate.stored(accumulator),))
+
+
+def _merged_values(aggregate: Aggregate, one: Any, other: Any) -> _Value:
+    if isinstance(aggregate, Additive):
+        whole: _Value = one + other
+        return whole
+    merged = aggregate.merge(_accumulator(aggregate, one), _accumulator(aggregate, other))
+    return encode_accumulator((aggregate.stored(merged),))
+
+
+def _result(aggregate: Aggregate, value: Any) -> Any:
+    return value if isinstance(aggregate, Additive) else aggregate.result(_accumulator(aggregate, value))
+
+
+def _accumulator(aggregate: Folded, value: bytes) -> Any:
+    return aggregate.restored(decode_accumulator(value)[0])

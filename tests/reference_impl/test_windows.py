@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.folds import Average, Max, Min
 from barrier_tck.reference_impl.operators.functions import Aggregate, Count, Row, Sum
 from barrier_tck.reference_impl.operators.windows import (
     EveryRecords,
@@ -183,3 +184,17 @@ def test_a_record_without_an_event_time_is_refused() -> None:
         operator.process([{"k": "a", "ts": None, "id": 1}])
     with pytest.raises(JobUsageError, match="no column 'ts'"):
         operator.process([{"k": "a", "id": 1}])
+
+
+@pytest.mark.parametrize("plane", PLANES, ids=["rows", "arrow"])
+def test_windows_take_every_kind_of_aggregate_and_sessions_merge_them(plane: DataPlane) -> None:
+    aggregates: dict[str, Aggregate] = {
+        "least": Min("id"),
+        "most": Max("id"),
+        "mean": Average("id"),
+        "n": Count(),
+    }
+    operator = opened(window_aggregate("op", ("k",), Session(10), "ts", aggregates), plane)
+    taken(operator, plane, 0, 16, 8)
+    (row,) = advanced(operator, END_OF_TIME)
+    assert (row["least"], row["most"], row["mean"], row["n"]) == (0, 16, 8.0, 3)
