@@ -247,6 +247,27 @@ PROFILES: tuple[Profile, ...] = (
         ),
     ),
     Profile(
+        name="event-time",
+        description="Generated graphs of windows and timers in event time, in every mode, some of them rescaled, "
+        "elastic or stopped with savepoints: 0 to 4 faults.",
+        workload=WorkloadRanges(
+            names=("event-time",),
+            batches=(2, 10),
+            batch_records=(1, 4),
+            records_per_second=(None, 600, 2_000),
+        ),
+        job=JobRanges(sources=(1, 3), keyed=(1, 3), sinks=(1, 2), drawn_per_mille=600, subtasks_max=14),
+        deployment=DeploymentRanges(executors=(1, 4), slow_batch_ms=(2, 5, 12)),
+        checkpoints=CheckpointRanges(
+            modes=("exactly_once", "unaligned", "at_least_once", "aligned_timeout", "unaligned"),
+            interval_ms=(8, 40),
+            timeouts_ms=(2_000,),
+            tolerated_failures=(1_000,),
+        ),
+        savepoints=SavepointRanges(stop_per_mille=500, claim_per_mille=160, rescale_per_mille=500),
+        scenarios=(("savepoints", 300), ("from_savepoint", 40), ("elastic", 100), ("in_flight", 100)),
+    ),
+    Profile(
         name="rescale",
         description="Jobs stopped with savepoints that go on wider or narrower, and elastic ones that lose one "
         "executor or several, in every mode: 0 to 3 faults.",

@@ -10,7 +10,7 @@ Windows, joins by interval and the like are such functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -36,6 +36,9 @@ from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 EVENT_TIMERS = "~event-timers"
 """Name of the state that holds the timers in event time of each key: their times (ms), in order."""
+
+ROWS_AT_ONCE = 4_096
+"""What timers emit that go off together is passed on in batches of about so many rows."""
 
 _Due = tuple[int, int, bytes]
 
@@ -161,25 +164,26 @@ class EventTimeProcessOperator(TimedProcessOperator):
 
     def fire_due(self) -> Iterator[Payload]:
         """Let all timers go off that are due; raises JobUsageError if those of a key do not end with the input."""
-        timers = self._with_event_timers()
+        timers, rows = self._with_event_timers(), list[Row]()
         while (due := timers.take_due()) is not None:
-            yield from self._event_fired(due)
+            at_ms, group, key = due
+            rows += self._function.on_event_timer(group, key, at_ms)
+            if len(rows) >= ROWS_AT_ONCE:
+                yield self._plane.from_rows(rows)
+                rows = []
             if timers.set_at_the_end[due[2]] > AT_THE_END_MAX:
                 raise JobUsageError(
                     f"the input of {self.uid!r} has ended, and its timers in event time do not: each sets another "
                     "one; set none if event_timers.ended"
                 )
+        if rows:
+            yield self._plane.from_rows(rows)
 
     def end_of_input(self) -> Iterator[Payload]:
         """Let all timers in processing time go off, and those in event time that they set."""
         for payload in super().end_of_input():
             yield payload
             yield from self.fire_due()
-
-    def _event_fired(self, due: _Due) -> Sequence[Payload]:
-        at_ms, group, key = due
-        rows = list(self._function.on_event_timer(group, key, at_ms))
-        return (self._plane.from_rows(rows),) if rows else ()
 
     def _emit_aside(self, output: str, row: Row) -> None:
         context, _ = self._opened()

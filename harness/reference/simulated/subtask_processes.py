@@ -29,6 +29,7 @@ from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataC
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, RuntimePoint
 from barrier_tck.reference_impl.runtime.state_copies import failure_of
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -423,7 +424,7 @@ class SimulatedSubtask:
                     if is_data:
                         self._note((now, self.name, "data", choice))
                         driver.on_data(choice, element)
-                        if self.batch_ms:
+                        if self.batch_ms and not isinstance(element, Watermark):
                             self._free_at = self._scheduler.now + self.batch_ms
                     else:
                         self._note((now, self.name, "control", (choice, element)))
