@@ -107,6 +107,8 @@ def _operator(drawing: _Drawing, name: str) -> OperatorPlan:
             parameters = {"size_ms": drawing.among(_SIZES_MS)}
             if assigner == 1:
                 parameters["slide_ms"] = drawing.among((40, 25, 70))
+            if drawing.chance(4):
+                parameters["offset_ms"] = drawing.between(1, 40)
         if drawing.chance(2):
             parameters["lateness_ms"] = drawing.between(1, 150)
         if drawing.chance(4):
