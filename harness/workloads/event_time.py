@@ -234,7 +234,7 @@ def _joined_windows() -> Parts:
     vertices = (
         _source("lefts"),
         _source("rights"),
-        VertexPlan("join", "event_window_join", 2, {"size_ms": 50, "form": "left"}, then),
+        VertexPlan("join", "event_window_join", 2, {"size_ms": 60, "slide_ms": 25, "form": "left"}, then),
         VertexPlan("out", SINK, 1),
     )
     return vertices, (
