@@ -300,5 +300,5 @@ _SHAPES: Shapes = {
     "interval": _interval,
     "joined-windows": _joined_windows,
     "distinct": lambda: _windows("event_deduplicate", horizon_ms=40),
-    "top": lambda: _windows("event_top_n", n=2, by=["n", "-mark"], size_ms=120, slide_ms=50),
+    "top": lambda: _windows("event_top_n", n=2, by=["-n"], size_ms=120, slide_ms=50),
 }
