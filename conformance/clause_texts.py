@@ -313,6 +313,10 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "The result under unaligned checkpoints is that of aligned ones, watermarks that were overtaken included "
             "(Flink documents that its own may differ)."
         ),
+        ("EVT-4", "A (+)"): (
+            "Joins by window and by interval, inner and outer: their buffers are state, cleaned by the watermark; "
+            "every match is given once, every unmatched row once."
+        ),
         ("EVT-5", "A (+)"): (
             "Timers in event time and in processing time go off once each, those set for a time that has passed too; "
             "state with a time to live goes when its time is over, counted from its last use, not from the restore."

@@ -169,3 +169,16 @@ def test_timers_in_event_time_go_off_once_also_those_for_a_time_that_has_passed(
     happened(any(_holds(view, "hold") for view in _restored(trial)), "timers were restored", trial)
     passed = _fired(trial, "past")
     happened(passed, "timers went off that were set for a time that had passed", trial)
+
+
+@MODES
+@pytest.mark.clause("EVT-4")
+@pytest.mark.parametrize("shape", ["interval", "joined-windows"])
+def test_every_match_and_every_unmatched_row_is_given_once_over_a_restore(
+    trials: Trials, mode: CheckpointingMode, shape: str
+) -> None:
+    plan = _plan(shape, mode)
+    joined = next(vertex.name for vertex in plan.job.vertices if vertex.kind.endswith("_join"))
+    trial = trials.valid(_killing(f"{joined}[0]", plan))
+    held = [view for view in _restored(trial) if _holds(view, joined)]
+    happened(held, "rows waited for their match in the checkpoint that was restored", trial)

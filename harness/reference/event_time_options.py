@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.workloads.event_time import BOUND, GAPS, IDLE_AFTER
+from barrier_tck.harness.workloads.joined_records import FORMS
 
 
 class JobOfPlan(Protocol):
@@ -45,6 +46,23 @@ def _of_source(parameter: str) -> Rule:
     return lambda job: any(parameter in vertex.parameters for vertex in job.plan.job.sources)
 
 
+def _form(form: str) -> Rule:
+    return lambda job: any(
+        one.parameters.get("form", "inner") == form for _, _, one in _steps(job, _INTERVAL, _WINDOW_JOIN)
+    )
+
+
+def _outer(kind: str) -> Rule:
+    return lambda job: any(one.parameters.get("form", "inner") != "inner" for _, _, one in _steps(job, kind))
+
+
+def _ordered(descending: bool) -> Rule:
+    return lambda job: any(
+        any(column.startswith("-") is descending for column in one.parameters["by"])
+        for _, _, one in _steps(job, _TOP)
+    )
+
+
 def _in_world(rule: Rule, on_spark: bool) -> Rule:
     return lambda job: job.on_spark is on_spark and rule(job)
 
@@ -71,6 +89,7 @@ def _late_of(kind: str) -> Rule:
 
 _WINDOWS = "event_window"
 _PROCESS = (_WINDOWS, "event_timer")
+_INTERVAL, _WINDOW_JOIN, _TOP = "event_interval_join", "event_window_join", "event_top_n"
 
 RULES: Mapping[str, Rule] = {
     "BoundedOutOfOrder": _of_source(BOUND),
@@ -102,6 +121,25 @@ RULES: Mapping[str, Rule] = {
     **_step("KeyedStream.window", _WINDOWS),
     "KeyedStream.window(lateness_ms)": _has(_WINDOWS, parameter="lateness_ms"),
     "KeyedStream.window(trigger)": _has(_WINDOWS, parameter="every"),
+    **_step("KeyedStream.deduplicate", "event_deduplicate"),
+    **_step("KeyedStream.top_n", _TOP),
+    **_step("ConnectedKeyedStreams.interval_join", _INTERVAL),
+    **_step("ConnectedKeyedStreams.window_join", _WINDOW_JOIN),
+    "ConnectedKeyedStreams.interval_join(time)": _has(_INTERVAL),
+    "ConnectedKeyedStreams.interval_join(form)": _outer(_INTERVAL),
+    "ConnectedKeyedStreams.window_join(form)": _outer(_WINDOW_JOIN),
+    # The harness puts a function of its own around that of a join, as a user's function with two inputs would be.
+    "ConnectedKeyedStreams.process(event_time)": _has(_INTERVAL, _WINDOW_JOIN),
+    "ConnectedKeyedStreams.process(side_outputs)": lambda job: (
+        _late_of(_INTERVAL)(job) or _late_of(_WINDOW_JOIN)(job)
+    ),
+    **{f"JoinForm.{form.upper()}": _form(form) for form in FORMS},
+    "JoinSide": _has(_INTERVAL, _WINDOW_JOIN),
+    "Within": _has(_INTERVAL),
+    "Top": _has(_TOP),
+    "Top.rank": _has(_TOP),
+    "Order.DESCENDING": _ordered(descending=True),
+    "Order.ASCENDING": _ordered(descending=False),
     "KeyedStream.process(event_time)": _has(*_PROCESS),
     "KeyedStream.process(side_outputs)": _late_of(_WINDOWS),
 }

@@ -62,11 +62,22 @@ class EventTime:
     name = "event-time"
     description = (
         "Read the splits, whose watermark is the largest event time so far less the bound of the source and 1 ms; "
-        "collect records in windows, or hold them until a time, as the operators say; write what reaches a sink, late "
-        "records too, to an output that is visible exactly once."
+        "collect records in windows, join or rank them, or hold them until a time, as the operators say; write what "
+        "reaches a sink, late records too, to an output that is visible exactly once."
     )
     spec = None
-    shapes: tuple[str, ...] = ("tumbling", "sliding", "sessions", "chained", "sources", "timers")
+    shapes: tuple[str, ...] = (
+        "tumbling",
+        "sliding",
+        "sessions",
+        "chained",
+        "sources",
+        "timers",
+        "interval",
+        "joined-windows",
+        "distinct",
+        "top",
+    )
 
     def shapes_made(self) -> Shapes:
         """Return what makes the parts of each shape."""
@@ -94,7 +105,7 @@ class EventTime:
                         one.name for one in operator_kinds().values() if one.replayed is not None
                     )
                     return f"the operator {operator.name!r} is of kind {operator.kind!r}; known: {known}"
-                problem = kind.problem(operator)
+                problem = kind.problem(operator) or _inputs_problem(job, vertex, operator)
                 if problem is not None:
                     return problem
             if any(kind_named(one.kind).keeps_by_key for one in vertex.operators) and any(
@@ -155,6 +166,15 @@ def gaps_of(plan: TrialPlan, vertex: VertexPlan, split: SplitData) -> Iterator[t
         yield split.name, offset, draws.randint(1, _GAP_POLLS_MAX), float(draws.randint(1, _GAP_WAIT_MS_MAX))
 
 
+def _inputs_problem(job: JobPlan, vertex: VertexPlan, operator: OperatorPlan) -> str | None:
+    """Say what is wrong with the inputs of an operator: a join has two, all others have one."""
+    heads = operator is vertex.operators[0]
+    inputs = {edge.input for edge in job.inputs_of(vertex.name)} if heads else {0}
+    if kind_named(operator.kind).joins:
+        return None if inputs == {0, 1} else f"the join {operator.name!r} needs two inputs, 0 and 1"
+    return f"{operator.name!r} of kind {operator.kind!r} takes one input" if len(inputs) > 1 else None
+
+
 def _source_problem(vertex: VertexPlan) -> str | None:
     wanted: dict[str, Any] = vertex.parameters
     known = {BOUND: 0, IDLE_AFTER: 1, GAPS: 0}
@@ -177,22 +197,50 @@ def _source(name: str, parallelism: int = 2, **parameters: int) -> VertexPlan:
     return VertexPlan(name, SOURCE, parallelism, {BOUND: 60, **parameters})
 
 
-def _hashed(start: str, end: str, output: str = "") -> EdgePlan:
-    return EdgePlan(start, end, Spread.HASH, _KEY, output=output)
+def _hashed(start: str, end: str, output: str = "", number: int = 0) -> EdgePlan:
+    return EdgePlan(start, end, Spread.HASH, _KEY, number, output=output)
 
 
-def _windows(**parameters: int) -> Parts:
+def _sunk(vertex: str) -> Parts:
+    """Sinks for what a vertex emits, and for its late records."""
+    return (VertexPlan("out", SINK, 1), VertexPlan("late", SINK, 1)), (
+        EdgePlan(vertex, "out", Spread.REBALANCE),
+        EdgePlan(vertex, "late", Spread.REBALANCE, output=LATE),
+    )
+
+
+def _windows(kind: str = "event_window", **parameters: Any) -> Parts:
     """One vertex with windows, whose late records have a sink of their own."""
+    sinks, edges = _sunk("window")
+    vertices = _source("read"), VertexPlan("window", kind, 2, parameters), *sinks
+    return vertices, (_hashed("read", "window"), *edges)
+
+
+def _interval() -> Parts:
+    """Two sources of different speed, joined by an interval that is not the same in both directions."""
+    sinks, edges = _sunk("join")
+    parameters = {"lower_ms": -20, "upper_ms": 50, "form": "full"}
     vertices = (
-        _source("read"),
-        VertexPlan("window", "event_window", 2, parameters),
+        _source("lefts"),
+        _source("rights", bound_ms=20),
+        VertexPlan("join", "event_interval_join", 2, parameters),
+    )
+    return (*vertices, *sinks), (_hashed("lefts", "join"), _hashed("rights", "join", number=1), *edges)
+
+
+def _joined_windows() -> Parts:
+    """A join by windows with windows chained to it, for which its pairs and its rows alone must not be late."""
+    then = (OperatorPlan("join.then", "event_window", {"size_ms": 100}),)
+    vertices = (
+        _source("lefts"),
+        _source("rights"),
+        VertexPlan("join", "event_window_join", 2, {"size_ms": 60, "slide_ms": 25, "form": "left"}, then),
         VertexPlan("out", SINK, 1),
-        VertexPlan("late", SINK, 1),
     )
     return vertices, (
-        _hashed("read", "window"),
-        EdgePlan("window", "out", Spread.REBALANCE),
-        EdgePlan("window", "late", Spread.REBALANCE, output=LATE),
+        _hashed("lefts", "join"),
+        _hashed("rights", "join", number=1),
+        EdgePlan("join", "out", Spread.REBALANCE),
     )
 
 
@@ -249,4 +297,8 @@ _SHAPES: Shapes = {
     "chained": _chained,
     "sources": _sources,
     "timers": _timers,
+    "interval": _interval,
+    "joined-windows": _joined_windows,
+    "distinct": lambda: _windows("event_deduplicate", horizon_ms=40),
+    "top": lambda: _windows("event_top_n", n=2, by=["-n"], size_ms=120, slide_ms=50),
 }

@@ -1,4 +1,4 @@
-"""Job graphs in event time, drawn at random: windows behind windows, timers, several sources, some of them idle."""
+"""Job graphs in event time, drawn at random: windows behind windows, joins, timers, several sources, some idle."""
 
 from __future__ import annotations
 
@@ -17,12 +17,27 @@ from barrier_tck.harness.plan.job_graph import (
 )
 from barrier_tck.harness.plan.shapes import without_key
 from barrier_tck.harness.workloads.generated_jobs import GENERATED
+from barrier_tck.harness.workloads.joined_records import FORMS
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
+from barrier_tck.harness.workloads.kinds.event_top_n import RANKED
 from barrier_tck.harness.workloads.kinds.event_window import LATE
 from barrier_tck.harness.workloads.operator_kind import Between
 
 _KEY = ("key",)
 _BOUNDS_MS = (60, 0, 20, 200)
 _SIZES_MS = (100, 50, 30, 400)
+_KINDS = (
+    "event_window",
+    "event_window",
+    "event_timer",
+    "shift",
+    "event_deduplicate",
+    "event_top_n",
+    "event_interval_join",
+    "event_window_join",
+)
+_JOINS_MAX = 2
+"""So many joins a graph may have: each of them multiplies records."""
 
 
 @dataclass
@@ -35,6 +50,8 @@ class _Drawing:
     edges: list[EdgePlan] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     """Vertex and output that something must read, since nothing does yet."""
+    joins: int = 0
+    """How many joins it has."""
 
     def chance(self, one_in: int) -> bool:
         return self.between(0, one_in - 1) == one_in - 1
@@ -72,48 +89,74 @@ def _add_source(drawing: _Drawing, number: int) -> str:
 
 
 def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str]) -> str:
-    head = _operator(drawing, name)
-    then = (_operator(drawing, f"{name}.then"),) if drawing.chance(3) else ()
+    head = _operator(drawing, name, heads=True)
+    then = (_operator(drawing, f"{name}.then", heads=False),) if drawing.chance(3) else ()
     # At most one operator of a vertex has a side output: an edge names it alone.
-    if sum(one.kind == "event_window" for one in (head, *then)) > 1:
+    aside = [bool(kind_named(one.kind).side_outputs) for one in (head, *then)]
+    if all(aside) and then:
         then = (OperatorPlan(f"{name}.then", "shift", {"by_ms": drawing.between(0, 20)}),)
     by_key = any(one.kind != "shift" for one in (head, *then))
     drawing.vertices.append(VertexPlan(name, head.kind, drawing.width(), head.parameters, then))
-    senders = dict.fromkeys(drawing.among(above) for _ in range(drawing.between(1, 2)))
-    for sender in senders:
+    edges = [
+        (sender, 0) for sender in dict.fromkeys(drawing.among(above) for _ in range(drawing.between(1, 2)))
+    ]
+    if kind_named(head.kind).joins:
+        drawing.joins += 1
+        edges = [(edges[0][0], 0), (drawing.among(above), 1), *((sender, 1) for sender, _ in edges[1:])]
+    for sender, number in edges:
         output = LATE if (sender, LATE) in drawing.unread and drawing.chance(3) else ""
         spread = Spread.HASH if by_key else Spread.REBALANCE
-        drawing.edges.append(EdgePlan(sender, name, spread, _KEY if by_key else (), output=output))
+        drawing.edges.append(EdgePlan(sender, name, spread, _KEY if by_key else (), number, output=output))
         if (sender, output) in drawing.unread:
             drawing.unread.remove((sender, output))
     drawing.unread.append((name, ""))
-    if any(one.kind == "event_window" for one in (head, *then)) and drawing.chance(2):
+    if any(aside) and drawing.chance(2):
         drawing.unread.append((name, LATE))
     return name
 
 
-def _operator(drawing: _Drawing, name: str) -> OperatorPlan:
-    kind = drawing.among(("event_window", "event_window", "event_timer", "shift"))
+def _operator(drawing: _Drawing, name: str, *, heads: bool) -> OperatorPlan:
+    may_join = heads and drawing.joins < _JOINS_MAX
+    kind = drawing.among([one for one in _KINDS if may_join or not kind_named(one).joins])
     parameters: dict[str, Any]
     if kind == "shift":
         parameters = {"by_ms": drawing.between(-100, 100)}
     elif kind == "event_timer":
         parameters = {"step_ms": drawing.among((40, 1, 150)), "delay_ms": drawing.between(-120, 200)}
+    elif kind == "event_deduplicate":
+        parameters = {"horizon_ms": drawing.among((40, 0, 10, 200))}
+    elif kind == "event_interval_join":
+        lower_ms = drawing.between(-80, 60)
+        parameters = {"lower_ms": lower_ms, "upper_ms": lower_ms + drawing.between(0, 100), **_form(drawing)}
+    elif kind == "event_window_join":
+        parameters = {**_assigner(drawing, sessions=False), **_form(drawing)}
+    elif kind == "event_top_n":
+        by = [drawing.among(RANKED) for _ in range(drawing.between(1, 2))]
+        directed = [f"{drawing.among(('', '-'))}{column}" for column in dict.fromkeys(by)]
+        parameters = {"n": drawing.between(1, 3), "by": directed, **_assigner(drawing, sessions=True)}
     else:
-        assigner = drawing.between(0, 2)
-        if assigner == 2:
-            parameters = {"gap_ms": drawing.among((40, 5, 120))}
-        else:
-            parameters = {"size_ms": drawing.among(_SIZES_MS)}
-            if assigner == 1:
-                parameters["slide_ms"] = drawing.among((40, 25, 70))
-            if drawing.chance(4):
-                parameters["offset_ms"] = drawing.between(1, 40)
+        parameters = _assigner(drawing, sessions=True)
+        if "size_ms" in parameters and drawing.chance(4):
+            parameters["offset_ms"] = drawing.between(1, 40)
         if drawing.chance(2):
             parameters["lateness_ms"] = drawing.between(1, 150)
         if drawing.chance(4):
             parameters["every"] = drawing.between(2, 4)
     return OperatorPlan(name, kind, parameters)
+
+
+def _form(drawing: _Drawing) -> dict[str, Any]:
+    return {"form": drawing.among(tuple(FORMS))}
+
+
+def _assigner(drawing: _Drawing, *, sessions: bool) -> dict[str, Any]:
+    assigner = drawing.between(0, 2 if sessions else 1)
+    if assigner == 2:
+        return {"gap_ms": drawing.among((40, 5, 120))}
+    parameters: dict[str, Any] = {"size_ms": drawing.among(_SIZES_MS)}
+    if assigner == 1:
+        parameters["slide_ms"] = drawing.among((40, 25, 70))
+    return parameters
 
 
 def _add_sinks(drawing: _Drawing) -> None:

@@ -139,6 +139,8 @@ class OperatorKind:
     """Makes a model that replays what came to it, if its meaning depends on event time."""
     side_outputs: tuple[str, ...] = ()
     """The outputs on which it emits beside the main one."""
+    joins: bool = False
+    """Whether it is replayed with two sides: input 0 is the left one, and input 1 the right one."""
     stands_for: tuple[str, ...] = ()
     """The kinds that emit the same, in whose place it is drawn where a system can run it."""
 

@@ -55,7 +55,7 @@ class WaitingRow(msgspec.Struct, array_like=True):
     time: int
     """Its event time (ms)."""
     matched: bool
-    """Whether it is part of a pair; kept true to fact only on a side whose rows an outer join emits alone."""
+    """Whether it is part of a pair; always false on a side whose rows are not emitted alone."""
     columns: dict[str, Kept]
     """What it gives to the output."""
 
@@ -101,12 +101,12 @@ class IntervalJoinFunction(OnTimeFunction):
                 else ()
             )
         partners = self._partners(group, key, at_ms, number)
-        mine.matched = bool(partners)
+        mine.matched = bool(partners) and self._keeps(number)
         removal_ms = self._removal_of(at_ms, number)
         if removal_ms > watermark:
             self._waiting[number].of(group, key).add(mine)
             self._timers.set(group, key, removal_ms)
-        elif not partners and self._keeps(number):
+        elif self._keeps(number) and not partners:
             return [self._alone(mine, number)]
         return [
             self._with_time(self._rows.pair(mine.columns, other.columns, number), max(at_ms, other.time))

@@ -6,9 +6,9 @@ are equal in all columns of the order are ranked by the bytes of what they give 
 but it is always the same: rows that share a place give the same output in whatever order they came.
 
 Only the first n rows of a window are kept, as no later record can bring another one back. Windows are tumbling, sliding
-or sessions; there is no allowed lateness. Sessions are those of ``windows``: a record exactly the gap behind the last
-one of a session joins it, unless the watermark has come to the millisecond before, which ends the session. A record all
-of whose windows have ended is late, and goes to the side output ``late``.
+or sessions; there is no allowed lateness. Sessions are those of ``windows``: records whose distance is less than the
+gap belong together, and one exactly the gap behind the last one begins another session. A record all of whose windows
+have ended is late, and goes to the side output ``late``.
 """
 
 from __future__ import annotations
@@ -175,13 +175,13 @@ class TopFunction(OnTimeFunction):
     def _merged(
         self, group: int, key: bytes, windows: dict[int, TopWindow], start: int, end: int
     ) -> tuple[int, TopWindow]:
-        """Take out the windows that overlap or touch one; return the start of all of them together, and the whole."""
-        met = [each for each, window in windows.items() if each <= end and start <= window.end]
+        """Take out the windows that overlap one; return the start of all of them together, and the whole."""
+        met = [each for each, window in windows.items() if each < end and start < window.end]
         taken = [windows.pop(each) for each in met]
         whole = TopWindow(max([end, *(window.end for window in taken)]), [])
         whole.rows = [one for window in taken for one in window.rows]
         for window in taken:
-            # Sessions of a key that have not become one do not touch, so none of the others ends there.
+            # Sessions of a key that have not become one do not overlap, so none of the others ends there.
             self._timers.delete(group, key, window.end - 1)
         return min([start, *met]), whole
 

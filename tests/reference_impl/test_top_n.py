@@ -83,10 +83,23 @@ def test_values_of_different_types_have_an_order_and_nan_is_the_largest_number()
 def test_sessions_that_meet_have_one_ranking(plane: DataPlane) -> None:
     run = run_of(plane, Session(10))
     run.take(row(0, 5, "a"), row(20, 6, "b"), row(21, 4, "c"))
-    run.take(row(10, 1, "d"))
+    run.take(row(9, 1, "d"), row(18, 1, "e"))
     assert run.kept(EVENT_TIMERS) == [[30]]
     assert shown(run.advance(30)) == [(0, 1, "b", 6), (0, 2, "a", 5)]
     assert run.kept(EVENT_TIMERS) == []
+
+
+@planes
+@pytest.mark.parametrize("watermark", [5, 8, 9])
+def test_a_record_exactly_the_gap_behind_a_session_begins_another_one_whatever_the_watermark(
+    plane: DataPlane, watermark: int
+) -> None:
+    run = run_of(plane, Session(10))
+    run.take(row(0, 5, "a"))
+    run.advance(watermark)
+    run.take(row(10, 6, "b"))
+    run.end()
+    assert shown(run.rows) == [(0, 1, "a", 5), (10, 1, "b", 6)]
 
 
 @planes
@@ -151,7 +164,7 @@ def windows_of(run: Run, assigner: Any) -> tuple[list[tuple[str, int, int, list[
             met = [
                 each
                 for each in windows
-                if each[0] == key and each[1] <= end and ts <= each[2] and each[2] - 1 > one.watermark
+                if each[0] == key and each[1] < end and ts < each[2] and each[2] - 1 > one.watermark
             ]
             whole = (
                 key,
@@ -221,13 +234,11 @@ def test_the_order_of_arrival_and_restores_change_nothing_as_long_as_nothing_is_
 ) -> None:
     """Also for rows that are equal in all columns of the order: the same of them go on, in the same order."""
     outputs = []
-    # A session ends one millisecond before the time of the last record that would still have joined it.
-    behind_ms = 2 if isinstance(assigner, Session) else 1
     for order in (steps, data.draw(st.permutations(steps))):
         run = run_of(PLANES[0], assigner, n, by, {"name": "name", "number": "id"})
         for place, step in enumerate(order):
             if data.draw(st.booleans()):
-                run.advance(min(later[2]["ts"] for later in order[place:]) - behind_ms)
+                run.advance(min(later[2]["ts"] for later in order[place:]) - 1)
             if data.draw(st.booleans()):
                 run.restore()
             run.do(step)

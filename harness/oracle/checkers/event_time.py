@@ -15,6 +15,9 @@ from barrier_tck.harness.oracle.evidence.event_time import Divergence, EventTime
 from barrier_tck.harness.oracle.evidence.event_time_preconditions import (
     ADVANCED,
     FIRED,
+    JOINED,
+    JOINS,
+    OF_ONE_INPUT,
     OVERTOOK_WATERMARKS,
     TIMERS_FIRED,
 )
@@ -32,7 +35,9 @@ _OUTPUT = Sign("the output is not what reached the sinks", "EVT-2")
 _OVERTAKEN = Sign("after a barrier that overtook records, event time is not that of an aligned run", "EVT-3")
 _TIMER = Sign("a timer in event time does not go off when it is due, or not once", "EVT-5")
 
-_OF_KIND = {"event_timer": _TIMER}
+_JOIN = Sign("a join holds or emits other pairs, or rows alone, than it must", "EVT-4")
+
+_OF_KIND = {"event_timer": _TIMER, **dict.fromkeys(JOINS, _JOIN)}
 
 
 class EventTime(StandardChecker):
@@ -40,11 +45,17 @@ class EventTime(StandardChecker):
 
     name = "event-time"
     requires = (
-        "Every watermark, and all that windows and timers emit, is what the recorded order of arrival gives, over any "
-        "number of restores; checkpoints hold it, and the output is what reached the sinks."
+        "Every watermark, and all that windows, joins and timers emit, is what the recorded order of arrival gives, "
+        "over any number of restores; checkpoints hold it, and the output is what reached the sinks."
     )
     judges = "the workload event-time, of systems that record the order of arrival"
-    covers = {"EVT-1": ADVANCED, "EVT-2": FIRED, "EVT-3": OVERTOOK_WATERMARKS, "EVT-5": TIMERS_FIRED}
+    covers = {
+        "EVT-1": ADVANCED,
+        "EVT-2": FIRED,
+        "EVT-3": OVERTOOK_WATERMARKS,
+        "EVT-4": JOINED,
+        "EVT-5": TIMERS_FIRED,
+    }
     judges_output = True
     signs = (
         _WATERMARK,
@@ -55,6 +66,7 @@ class EventTime(StandardChecker):
         _OUTPUT,
         _OVERTAKEN,
         _TIMER,
+        _JOIN,
     )
     rank = 25
 
@@ -73,8 +85,9 @@ class EventTime(StandardChecker):
         kinds = {operator.kind for vertex in plan.job.vertices for operator in vertex.operators}
         self.clauses = (
             "EVT-1",
-            *(("EVT-2",) if "event_window" in kinds else ()),
+            *(("EVT-2",) if kinds.intersection(OF_ONE_INPUT) else ()),
             *(("EVT-3",) if plan.checkpoints.overtakes else ()),
+            *(("EVT-4",) if kinds.intersection(JOINS) else ()),
             *(("EVT-5",) if "event_timer" in kinds else ()),
         )
 

@@ -8,6 +8,7 @@ that reaches the sinks is right, whatever was late; and the committed output mus
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -597,7 +598,7 @@ class EventTimeReplay:
     def _kind_of(self, trace: _Trace, row: Row) -> str:
         """Return the kind of the operator that concerns a row: the one that made it, if that is of this vertex."""
         by_name = {one.name: one.kind for one in trace.vertex.operators}
-        made_by = row["how"].partition("[")[0].partition("@")[0]
+        made_by = re.split(r"[\[@(:]", row["how"], maxsplit=1)[0]
         kinds = [one.kind for one in trace.vertex.operators if one.kind not in (SOURCE, SINK)]
         return by_name.get(made_by, kinds[0] if kinds else "")
 

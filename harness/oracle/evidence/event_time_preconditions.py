@@ -9,6 +9,11 @@ from barrier_tck.harness.oracle.precondition import Precondition
 from barrier_tck.harness.record.elements import SentWatermark, TookWatermark
 from barrier_tck.harness.record.history import SnapshotView
 
+OF_ONE_INPUT = ("event_window", "event_top_n", "event_deduplicate")
+"""The kinds whose rows follow from windows or horizons of one input (EVT-2)."""
+JOINS = ("event_interval_join", "event_window_join")
+"""The kinds that join two inputs (EVT-4)."""
+
 
 def _advanced(context: TrialContext) -> bool:
     return any(
@@ -16,17 +21,17 @@ def _advanced(context: TrialContext) -> bool:
     )
 
 
-def _fired_by(kind: str) -> Callable[[TrialContext], bool]:
-    """Return whether an operator of a kind emitted anything."""
+def _fired_by(*kinds: str) -> Callable[[TrialContext], bool]:
+    """Return whether an operator of some kinds emitted anything that reached a sink, or held anything."""
 
     def fired(context: TrialContext) -> bool:
         names = tuple(
             operator.name
             for vertex in context.plan.job.vertices
             for operator in vertex.operators
-            if operator.kind == kind
+            if operator.kind in kinds
         )
-        marks = tuple(f"{name}{mark}" for name in names for mark in "[@")
+        marks = tuple(f"{name}{mark}" for name in names for mark in "[@(:")
         return any(row.get("how", "").startswith(marks) for row in context.history.output or ()) or any(
             part.operator in names and part.entries
             for view in context.history.checkpoints
@@ -49,7 +54,10 @@ def _overtook(context: TrialContext) -> bool:
 
 
 ADVANCED = Precondition("a watermark was sent", _advanced)
-FIRED = Precondition("a window held or emitted something", _fired_by("event_window"))
+FIRED = Precondition(
+    "a window, a ranking or a deduplication held or emitted something", _fired_by(*OF_ONE_INPUT)
+)
+JOINED = Precondition("a join held a row, or emitted a pair or a row alone", _fired_by(*JOINS))
 TIMERS_FIRED = Precondition("a timer in event time was set or went off", _fired_by("event_timer"))
 OVERTOOK_WATERMARKS = Precondition(
     "a job went on with records in flight, and watermarks came behind them", _overtook
