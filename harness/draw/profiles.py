@@ -258,6 +258,8 @@ PROFILES: tuple[Profile, ...] = (
         ),
         job=JobRanges(sources=(1, 3), keyed=(1, 3), sinks=(1, 2), drawn_per_mille=600, subtasks_max=14),
         deployment=DeploymentRanges(executors=(1, 4), slow_batch_ms=(2, 5, 12)),
+        # Joins multiply records: in the smallest buffers they would be on their way for longer than a trial may last.
+        network=NetworkRanges(buffer_bytes=(None, None, 400, 90)),
         checkpoints=CheckpointRanges(
             modes=("exactly_once", "unaligned", "at_least_once", "aligned_timeout", "unaligned"),
             interval_ms=(8, 40),
