@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import Constraints, draw_plans
+from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.reference.operator_kind import Site
