@@ -297,6 +297,33 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "store leaves files with the same names and sizes after the same calls."
         ),
     },
+    "Event time": {
+        ("EVT-1", "A D (+)"): (
+            "Watermarks travel in channels with the records, in order. The watermark of a subtask is the smallest of "
+            "its active inputs; idle and ended ones do not hold it; it never goes back, also not across a restore, a "
+            "change of parallelism or a split that moves."
+        ),
+        ("EVT-2", "A B D"): (
+            "Windows (tumbling, sliding, session) are system state: their buffers and timers are part of every "
+            "snapshot. A window fires when the watermark passes its end, and again for allowed late rows; each firing "
+            "happens once in the committed output, whatever number of restores. Rows beyond the allowed lateness go to "
+            "a side output or are counted."
+        ),
+        ("EVT-3", "D (+)"): (
+            "The result under unaligned checkpoints is that of aligned ones, watermarks that were overtaken included "
+            "(Flink documents that its own may differ)."
+        ),
+        ("EVT-4", "A B D"): (
+            "Joins in event time, by interval or by window, are system state: what waits, and whether it has found a "
+            "partner, is part of every snapshot. Each pair is in the committed output once; a row that an outer join "
+            "emits alone is there once, when no row on time can be its partner any more, whatever number of restores. "
+            "Late rows match nothing and go to a side output."
+        ),
+        ("EVT-5", "A (+)"): (
+            "Timers in event time and in processing time go off once each, those set for a time that has passed too; "
+            "state with a time to live goes when its time is over, counted from its last use, not from the restore."
+        ),
+    },
     "Checkpoint storages": {
         ("STO-1", "(+)"): (
             "A state file is durable, bytes and name, when its handle is given out, and any process reads it "
@@ -451,6 +478,25 @@ SHORT: dict[str, str] = {
     "SNK-1": (
         "A transactional sink pre-commits on the barrier and commits when the checkpoint is complete,"
         " also after a restore. Visible output is exactly-once."
+    ),
+    "EVT-1": (
+        "Watermarks travel with the records, in order. A subtask's is the smallest of its active inputs; it never goes "
+        "back, over restores, rescales and moved splits."
+    ),
+    "EVT-2": (
+        "Windows are state. One fires when the watermark passes its end, and again for allowed late rows; each firing "
+        "is in the output once. Later rows go to a side output."
+    ),
+    "EVT-3": (
+        "The result under unaligned checkpoints is that of aligned ones, watermarks that were overtaken included."
+    ),
+    "EVT-4": (
+        "Joins in event time are state. Each pair is in the output once; a row alone is there once, when nothing on "
+        "time can be its partner any more. Late rows match nothing."
+    ),
+    "EVT-5": (
+        "Timers in event time and in processing time go off once each, those set for the past too. A time to live is "
+        "counted from the last use."
     ),
     "LOC-3": (
         "The coordinator knows of primaries only. Secondaries have a lifetime of their own: only the newest "

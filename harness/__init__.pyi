@@ -17,7 +17,9 @@ from .system.optional_interfaces import CanBeBroken, ProvidesOwnJob, ShowsCovera
 from .system.broken_recovery import BrokenRecovery
 from .system.job_view import JobView, Role, SubtaskView
 from .system.scale import HasScale, Scale
-from .record.history import CheckpointProblem, End, History, InFlight, NamedFile, Recorded, Row
+from .record.elements import AllOver, InputOver, Polled, Sent, SentWatermark, SplitsIdle, Stood, SubtaskElements
+from .record.elements import Took, TookWatermark
+from .record.history import CheckpointProblem, End, EventTimeView, History, InFlight, NamedFile, Recorded, Row
 from .record.history import SnapshotView, StateView, StorageView, Transaction
 from .record.operations import Acknowledged, AttemptEnded, AttemptRunning, AttemptStarted, CheckpointAborted
 from .record.operations import CheckpointCompleted, CheckpointTriggered, Committed, Crashed, Operation
@@ -56,29 +58,28 @@ from .reference.backend_kit import TwoFormatStateWriter, require_in_range, requi
 from .reference.storage_kit import CheckpointStorage, MediumCheckpointStorage, WholeFiles
 
 __all__ = [
-    "Acknowledged", "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
-    "BatchedStateStore", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken", "Capability", "Checker",
-    "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointProblem",
+    "Acknowledged", "After", "Aggregate", "AllOver", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning",
+    "AttemptStarted", "BatchedStateStore", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken", "Capability",
+    "Checker", "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointProblem",
     "CheckpointRanges", "CheckpointRecord", "CheckpointStorage", "CheckpointTriggered", "Committed", "CopiesTarget",
     "CorruptStateError", "CrashCoordinator", "Crashed", "Damage", "DeferredSnapshot", "DeploymentPlan",
     "DeploymentRanges", "DrawnSetting", "DrawsJobs", "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem",
-    "FaultRanges", "Finding", "Finished", "FinishedSnapshot", "HasCluster", "HasScale",
-    "HasWordsForFaults", "History", "Impairment",
-    "InFlight", "InputRead", "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobRanges", "JobStopped",
-    "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KeyedTotals", "KillExecutor",
-    "KillWorker",
-    "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "MediumCheckpointStorage",
-    "NamedFile", "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation",
-    "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers",
-    "ProvidesOwnJob", "ProvidesProfiles", "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan",
-    "RestartRanges", "Restored", "Role", "Row", "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale",
-    "ScheduledFault", "SequentialSpec", "SharingStateWriter", "ShowsCoverage", "SnapshotCancelled",
-    "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend",
-    "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter", "StorageError",
-    "StorageRanges", "StorageUser", "StorageView", "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest",
-    "TakesSettings", "TargetGone", "Targets", "TracesMessages", "Transaction", "TrialContext", "TrialOutcome",
-    "TrialPlan", "TrialRecord", "TwoFormatStateWriter", "Upserts", "UsageProblem", "UsesFieldsOfPlans", "Verdict",
-    "VertexPlan", "WholeFiles", "Workload", "WorkloadPlan", "WorkloadRanges", "job_along", "job_of_plan",
-    "problem_of_fixed", "read_configuration", "read_plan", "refuse_overlaps", "register_workload", "require_in_range",
-    "require_same_length", "run_campaign", "run_trial", "workload_names",
+    "EventTimeView", "FaultRanges", "Finding", "Finished", "FinishedSnapshot", "HasCluster", "HasScale",
+    "HasWordsForFaults", "History", "Impairment", "InFlight", "InputOver", "InputRead", "JobCut", "JobFailed",
+    "JobFinished", "JobPlan", "JobRanges", "JobStopped", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange",
+    "KeyedStateStore", "KeyedTotals", "KillExecutor", "KillWorker", "LimitRanges", "LimitsPlan", "LinkTarget",
+    "LinkingStateWriter", "LocalStateReader", "MediumCheckpointStorage", "NamedFile", "NemesisHooks", "NetworkPlan",
+    "NetworkRanges", "NoTargets", "OperatingError", "Operation", "OperatorPlan", "PausableTarget", "Polled",
+    "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers", "ProvidesOwnJob", "ProvidesProfiles",
+    "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan", "RestartRanges", "Restored", "Role", "Row",
+    "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale", "ScheduledFault", "Sent", "SentWatermark",
+    "SequentialSpec", "SharingStateWriter", "ShowsCoverage", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
+    "SnapshotView", "SplitData", "SplitsIdle", "Spread", "StartsSlowly", "StateBackend", "StateCapability",
+    "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter", "Stood", "StorageError", "StorageRanges",
+    "StorageUser", "StorageView", "StreamingJob", "SubtaskElements", "SubtaskView", "SystemBroke", "SystemUnderTest",
+    "TakesSettings", "TargetGone", "Targets", "Took", "TookWatermark", "TracesMessages", "Transaction",
+    "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "TwoFormatStateWriter", "Upserts", "UsageProblem",
+    "UsesFieldsOfPlans", "Verdict", "VertexPlan", "WholeFiles", "Workload", "WorkloadPlan", "WorkloadRanges",
+    "job_along", "job_of_plan", "problem_of_fixed", "read_configuration", "read_plan", "refuse_overlaps",
+    "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]

@@ -265,7 +265,13 @@ PROFILES: tuple[Profile, ...] = (
             tolerated_failures=(1_000,),
         ),
         savepoints=SavepointRanges(stop_per_mille=500, claim_per_mille=160, rescale_per_mille=500),
-        scenarios=(("savepoints", 300), ("from_savepoint", 40), ("elastic", 100), ("in_flight", 100)),
+        scenarios=(
+            ("late_snapshots", 0),
+            ("savepoints", 300),
+            ("from_savepoint", 40),
+            ("elastic", 100),
+            ("in_flight", 100),
+        ),
     ),
     Profile(
         name="rescale",

@@ -249,9 +249,22 @@ _SPARK_RESCALE = replace(
     ),
 ).with_shares(lists=300, windows=300, slow_vertex=380)
 
+_SPARK_EVENT_TIME = replace(
+    _SPARK_RESCALE,
+    name="spark-event-time",
+    description="For a real cluster: generated graphs of windows and timers in event time, in every mode, with kills; "
+    "half of them are rescaled.",
+    workload=replace(
+        _SPARK_RESCALE.workload, names=("event-time",), batches=(30, 50), batch_records=(4, 8), keys=(3, 12)
+    ),
+    job=replace(_SPARK_RESCALE.job, drawn_per_mille=700, subtasks_max=12),
+    savepoints=replace(_SPARK_RESCALE.savepoints, stop_per_mille=500, rescale_per_mille=800),
+).with_shares(lists=0, windows=0)
+
 SPARK_PROFILES: tuple[Profile, ...] = (
     _SPARK_SAVEPOINTS,
     _SPARK_RESCALE,
+    _SPARK_EVENT_TIME,
     _SPARK_ELASTIC,
     replace(
         _SPARK_GRAPHS,

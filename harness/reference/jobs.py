@@ -10,7 +10,7 @@ from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan, Spread, VertexPl
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
 from barrier_tck.harness.reference.operators import operator_spec
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.workloads.event_time import BOUND, IDLE_AFTER, gaps_of
+from barrier_tck.harness.workloads.event_time import BOUND, GAPS, IDLE_AFTER, gaps_of
 from barrier_tck.harness.workloads.workload import SplitData, Workload
 from barrier_tck.reference_impl.config import (
     AnyRestart,
@@ -170,9 +170,22 @@ def parquet_sources(plan: TrialPlan, workload: Workload, directory: Path) -> dic
             rate_limit=plan.workload.records_per_second,
             start_offset=plan.workload.start_offset,
             in_turn=BOUND in vertex.parameters,
+            gaps=_gaps_in_files(plan, workload, vertex),
         )
         for vertex in plan.job.sources
     }
+
+
+def _gaps_in_files(plan: TrialPlan, workload: Workload, vertex: VertexPlan) -> tuple[Gap, ...]:
+    """Return where the files of a source have no record for a time."""
+    if GAPS not in vertex.parameters:
+        return ()
+    splits = [split for split in workload.splits(plan) if split.vertex == vertex.name]
+    return tuple(
+        Gap(f"{name}.parquet", offset, polls, wait_ms)
+        for split in splits
+        for name, offset, polls, wait_ms in gaps_of(plan, vertex, split)
+    )
 
 
 def _columns(workload: Workload, job: JobPlan, vertex: str) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CheckpointBarrier,
     EndOfInput,
 )
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import (
     Buffer,
@@ -192,7 +193,9 @@ class _Notes:
             self._keep(notes)
 
     def _batch(self, kind: type[Sent | Taken], end: _End, payload: Payload) -> None:
-        self._note(end, kind, What.BATCH, self._length(payload), None)
+        # A watermark has its place among the batches, and no record.
+        records = 0 if isinstance(payload, Watermark) else self._length(payload)
+        self._note(end, kind, What.BATCH, records, None)
         end.passed += 1
 
     def _control(self, kind: type[Sent | Taken], end: _End, element: ChannelControl) -> None:

@@ -111,9 +111,6 @@ class ObservedReader:
     def quiet_splits(self) -> Collection[str]:
         return self.inner.quiet_splits
 
-    def pause(self, splits: Collection[str]) -> None:
-        self.inner.pause(splits)
-
     def positions(self) -> tuple[SplitPosition, ...]:
         return self.inner.positions()
 

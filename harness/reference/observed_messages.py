@@ -24,6 +24,7 @@ from barrier_tck.harness.record.operations import LocalEvent, MessagesObserved
 from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfChannel
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Probe, RuntimePoint
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -110,7 +111,12 @@ class _Notes:
 
     def message(self, kind: str, channel: str, payload: Payload) -> None:
         """Note that a batch is sent or taken."""
-        self._keep(LocalEvent(kind, channel, tuple(_encode(row).decode() for row in self._to_rows(payload))))
+        rows = (
+            [f"watermark {payload.at_ms}"]
+            if isinstance(payload, Watermark)
+            else [_encode(row).decode() for row in self._to_rows(payload)]
+        )
+        self._keep(LocalEvent(kind, channel, tuple(rows)))
 
     def control(self, channel: str, element: ChannelControl) -> None:
         """Note that a marker is taken, or that a channel is closed."""

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import FilledPlan
+from barrier_tck.harness.reference import event_time_options
 from barrier_tck.harness.reference.jobs import build_graph, job_config
 from barrier_tck.harness.reference.spark.planned_options import options_of
 from barrier_tck.harness.support.errors import InternalError
@@ -29,6 +30,7 @@ from barrier_tck.reference_impl import config, job_api
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
+from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess
 from barrier_tck.reference_impl.operators.functions import Aggregate, Emission, PerSubtask, Place
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
 from barrier_tck.reference_impl.operators.job import (
@@ -53,6 +55,10 @@ NOT_DRAWN: Mapping[str, str] = {
     "SparkJobRunner(plane)": "a callback: Spark has the Arrow plane only, and the simulator the plane of rows",
     "session_settings(warm_daemon)": "of the session, which all trials of a cluster share; off is for executors that "
     "cannot import the package, and on those the harness could not judge a trial",
+    **dict.fromkeys(
+        ("TimeToLive", "TimeToLive.refreshed_by", "RefreshedBy.WRITING", "RefreshedBy.READING"),
+        "in processing time, which no model that replays the order of arrival knows; the tests of state judge it",
+    ),
     "ParquetSource.repeat": "it reads the same files again, so ids would not be unique, by which records are judged",
 }
 """Option -> why no plan sets it. It is for what is impossible: a path, a callback, what all trials have in common."""
@@ -163,7 +169,10 @@ def _public_values() -> list[Any]:
 
 _STREAMS = (StreamJob, Stream, KeyedStream, ConnectedStreams, ConnectedKeyedStreams)
 _STATES = (KeyedStates, OperatorStates)
+_NOT_FOR_USERS = ("stored", "remove_what_is_over")
+"""What operators call on states."""
 _RESULTS = (
+    "EventTimers",
     "JobEnd",
     "JobState",
     "CompletedCheckpoint",
@@ -192,7 +201,9 @@ def _options_of(public: Any) -> Iterator[str]:
     elif public in _STATES:
         methods = inspect.getmembers(public, inspect.isfunction)
         yield from (
-            f"{name}.{method}()" for method, _ in methods if not method.startswith("_") and method != "stored"
+            f"{name}.{method}()"
+            for method, _ in methods
+            if not method.startswith("_") and method not in _NOT_FOR_USERS
         )
     elif public is SparkJobRunner:
         yield from (f"{name}({parameter})" for parameter in _with_default(public.__init__))
@@ -274,12 +285,15 @@ class _Noting:
 def _states_of(job: PlannedJob) -> Iterator[str]:
     """Yield which kinds of states the functions of a job name when they are opened."""
     found: dict[str, None] = {}
-    for vertex, _, spec in job.steps(KeyedProcess, KeyedCoProcess, TimedProcess, ListProcess):
+    for vertex, _, spec in job.steps(
+        KeyedProcess, KeyedCoProcess, TimedProcess, EventTimeProcess, ListProcess
+    ):
         make = getattr(spec, "function")  # noqa: B009 - each of these specs has one
         place = Place(job.graph.name, SubtaskId(vertex.name, 0), vertex.parallelism, AttemptNumber(1))
         function = make.make(place) if isinstance(make, PerSubtask) else make()
         states = _Noting(OperatorStates if isinstance(spec, ListProcess) else KeyedStates, found)
-        function.open(states, *([None] if isinstance(spec, TimedProcess) else []))
+        timers = {TimedProcess: 1, EventTimeProcess: 2}.get(type(spec), 0)
+        function.open(states, *([None] * timers))
     yield from found
 
 
@@ -337,6 +351,7 @@ def _on_spark(job: PlannedJob) -> bool:
 
 
 _RULES: dict[str, Rule] = {
+    **event_time_options.RULES,
     "StreamJob.max_parallelism": lambda job: job.graph.max_parallelism != StreamJob("job").max_parallelism,
     "StreamJob.source()": lambda _: True,
     "StreamJob.source(parallelism)": lambda job: any(

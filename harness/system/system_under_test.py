@@ -38,6 +38,10 @@ class Capability(StrEnum):
         "Its operators can keep lists without keys, which restores deal out or give to all (RSC-3)."
     )
     OPERATOR_TIMERS = "Its operators can hold records back until a timer of their key goes off (STA-1)."
+    EVENT_TIME = (
+        "Its jobs know event time: sources make watermarks, and windows and timers follow them; it records in which "
+        "order elements came to each subtask (EVT-1)."
+    )
     STATE_FORMS = (
         "Its operators can keep maps, reduced and aggregated values by key, and not lists only (STA-1)."
     )

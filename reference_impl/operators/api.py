@@ -172,9 +172,6 @@ class SourceReader(Protocol):
     def quiet_splits(self) -> Collection[str]:
         """Return the splits that had no record when they were asked last."""
 
-    def pause(self, splits: Collection[str]) -> None:
-        """Read nothing of these splits until this is called again; all others may be read (EVT-6)."""
-
     def positions(self) -> tuple[SplitPosition, ...]:
         """Return the position of every assigned split, those not yet begun included (offset 0)."""
 

@@ -20,9 +20,6 @@ from barrier_tck.reference_impl.protocol.messages import SplitPosition
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RestoreError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
-PAUSED_MS = 5.0
-"""After this time it is looked again whether a paused split may go on."""
-
 
 class SplitFormat(Protocol):
     """How a kind of source reads its splits."""
@@ -85,7 +82,6 @@ class SplitReader:
         self._waited: dict[str, int] = {}
         """Split -> how often the reader was given nothing at the gap where it stands."""
         self._quiet: dict[str, None] = {}
-        self._paused: Collection[str] = ()
         self._split = ""
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
@@ -107,7 +103,7 @@ class SplitReader:
     def poll(self) -> Payload | NothingYet | None:
         waits: list[float] = []
         for split in list(self._open):
-            wait_ms = PAUSED_MS if split in self._paused else self._gap_of(split)
+            wait_ms = self._gap_of(split)
             batch = self._next_of(split) if wait_ms is None else None
             if batch is not None:
                 payload, records = batch
@@ -160,9 +156,6 @@ class SplitReader:
     def quiet_splits(self) -> Collection[str]:
         """The splits that had no record when they were asked last."""
         return self._quiet
-
-    def pause(self, splits: Collection[str]) -> None:
-        self._paused = splits
 
     def positions(self) -> tuple[SplitPosition, ...]:
         return tuple(SplitPosition(split, offset) for split, offset in self.offsets.items())

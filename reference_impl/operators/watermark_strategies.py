@@ -23,34 +23,11 @@ class WatermarkStrategy(Protocol):
     def idle_after_ms(self) -> float | None:
         """Return for how long a split must have no record to count as idle (ms); None: it never does."""
 
-    @property
-    def alignment(self) -> WatermarkAlignment | None:
-        """Return with which other sources its splits keep in step; None: with none."""
-
     def after(self, watermark_ms: int, largest_ms: int) -> int:
         """Return the watermark (ms) behind a batch, from the one ahead of it and the largest event time in it.
 
         One that would go back is ignored.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkAlignment:
-    """Sources that keep in step (EVT-6): no split of one reads on while it is too far ahead of the slowest one.
-
-    A split that is idle or has ended holds up none.
-    """
-
-    group: str
-    """The name that the sources of the group share."""
-    drift_ms: int
-    """How far (ms of event time) a split may be ahead of the smallest watermark of the group."""
-
-    def __post_init__(self) -> None:
-        if not self.group:
-            raise JobUsageError("WatermarkAlignment needs the name of a group")
-        if self.drift_ms < 0:
-            raise JobUsageError(f"WatermarkAlignment: drift_ms must be 0 or more, not {self.drift_ms}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +40,6 @@ class BoundedOutOfOrder:
     """The largest event time so far, less this and 1 ms, is the watermark."""
     idle_after_ms: float | None = None
     """For how long a split must have no record to count as idle (ms); None: it never does."""
-    alignment: WatermarkAlignment | None = None
-    """With which other sources its splits keep in step."""
 
     def __post_init__(self) -> None:
         if self.bound_ms < 0:

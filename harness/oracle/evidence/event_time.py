@@ -55,6 +55,7 @@ from barrier_tck.harness.record.elements import (
 )
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.workloads.event_time import BOUND, IDLE_AFTER
+from barrier_tck.harness.workloads.workload import split_name
 
 
 class Wrong(Enum):
@@ -453,11 +454,11 @@ class EventTimeReplay:
         behind: list[ElementEntry] = []
         for entry in trace.of.entries:
             if isinstance(entry, Sent | SentWatermark | SplitsIdle):
-                behind.append(entry)
+                behind.append(_with_plain_names(entry))
                 continue
             if begin is not None:
                 yield begin, behind
-            begin, behind = entry, []
+            begin, behind = _with_plain_names(entry), []
         if begin is not None:
             yield begin, behind
 
@@ -487,7 +488,7 @@ class EventTimeReplay:
                 due = model.read(begin.split, begin.rows, bound, begin.open_splits, now_idle)
             case _:
                 raise AssertionError(begin)
-        is_last = begin is _last_begin(trace.of.entries)
+        is_last = begin == _with_plain_names(_last_begin(trace.of.entries))
         return self._compare_sent(trace, model, due, behind, is_last and not self._ended_well(trace), begin)
 
     def _ended_well(self, trace: _Trace) -> bool:
@@ -782,9 +783,9 @@ class EventTimeReplay:
                 self._add(Wrong.STATE_TIME, sentence, subtask, trace, "", checkpoint)
                 continue
             for name, one in saved.valve.inputs.items():
-                at = time.inputs.get(name)
+                at = {split_name(shown_name): state for shown_name, state in time.inputs.items()}.get(name)
                 wanted_time = one.at, one.idle, one.ended
-                # A split's end is known by its position.
+                # That a split has ended is known by its position.
                 if at is None or (at if trace.vertex.kind != SOURCE else (*at[:2], one.ended)) != wanted_time:
                     sentence = f"checkpoint {checkpoint} has {at} of {name} in {subtask}, and must have {wanted_time}"
                     self._add(Wrong.STATE_TIME, sentence, subtask, trace, "", checkpoint)
@@ -892,11 +893,26 @@ def _idle_splits(model: ReplayedSubtask, read: str) -> list[str]:
     return [name for name, one in model.valve.inputs.items() if one.idle and name != read]
 
 
-def _last_begin(entries: Sequence[ElementEntry]) -> ElementEntry | None:
+def _last_begin(entries: Sequence[ElementEntry]) -> ElementEntry:
     for entry in reversed(entries):
         if not isinstance(entry, Sent | SentWatermark | SplitsIdle):
             return entry
-    return None
+    raise ValueError("there is no step")
+
+
+def _with_plain_names(entry: ElementEntry) -> ElementEntry:
+    """Return an entry with the names of splits as the input has them: a system may show those of files."""
+    match entry:
+        case Polled():
+            return msgspec.structs.replace(
+                entry,
+                split=split_name(entry.split),
+                open_splits=tuple(map(split_name, entry.open_splits)),
+                quiet=tuple(map(split_name, entry.quiet)),
+            )
+        case SplitsIdle():
+            return SplitsIdle(tuple(map(split_name, entry.idle)))
+    return entry
 
 
 def _begun_by(entry: ElementEntry) -> str:

@@ -73,11 +73,10 @@ def _assigner(operator: OperatorPlan) -> WindowAssigner:
     wanted = operator.parameters
     if "gap_ms" in wanted:
         return Session(wanted["gap_ms"])
-    return (
-        Sliding(wanted["size_ms"], wanted["slide_ms"])
-        if "slide_ms" in wanted
-        else Tumbling(wanted["size_ms"])
-    )
+    offset_ms = wanted.get("offset_ms", 0)
+    if "slide_ms" in wanted:
+        return Sliding(wanted["size_ms"], wanted["slide_ms"], offset_ms)
+    return Tumbling(wanted["size_ms"], offset_ms)
 
 
 def _make(site: Site) -> OperatorSpec:

@@ -103,6 +103,7 @@ class ReferenceSimulated:
             Capability.RESCALING,
             Capability.OPERATOR_LISTS,
             Capability.OPERATOR_TIMERS,
+            Capability.EVENT_TIME,
             Capability.STATE_FORMS,
             Capability.EMISSION,
             Capability.SNAPSHOT_INSPECTION,

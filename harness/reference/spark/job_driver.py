@@ -33,6 +33,7 @@ from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory, with_message_trace
 from barrier_tck.harness.reference.notes_directory import NotesDirectory
 from barrier_tck.harness.reference.observed_barriers import barriers_observed
+from barrier_tck.harness.reference.observed_elements import ElementsDirectory, elements_observed
 from barrier_tck.harness.reference.observed_ends import ends_observed
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory, messages_observed
@@ -154,6 +155,9 @@ class JobDriver:
         logged = inputs_observed(counted, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
         logged = ends_observed(logged, InputsDirectory(order.inputs))
         logged = barriers_observed(logged, plan.checkpoints, InputsDirectory(order.inputs))
+        graph = graph_of(plan, Path(order.source))
+        if graph.has_event_time:
+            logged = elements_observed(logged, ElementsDirectory(order.elements))
         components = with_message_trace(
             observed(logged, ReadsDirectory(order.reads)),
             MessageTraceDirectory(order.trace_events),
@@ -169,7 +173,7 @@ class JobDriver:
             components = with_instruments(components, around_process=bug)
         runner = SlotReportingRunner(
             self._session(),
-            graph_of(plan, Path(order.source)),
+            graph,
             started_from(job_config(plan), plan, order.start_from),
             order.root,
             components=components,

@@ -43,6 +43,7 @@ class JobOrder(msgspec.Struct, frozen=True):
     of_subtasks: str
     """Directory in which it is logged what subtasks ask of checkpoint storage, and how their clocks differ."""
     inputs: str
+    elements: str
     """Directory in which the reads of the input are logged."""
     trace_events: str
     """Directory in which it is logged what passes the channels."""

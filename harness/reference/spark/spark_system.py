@@ -71,6 +71,7 @@ _CAPABILITIES = frozenset(
         Capability.RESCALING,
         Capability.OPERATOR_LISTS,
         Capability.OPERATOR_TIMERS,
+        Capability.EVENT_TIME,
         Capability.STATE_FORMS,
         Capability.EMISSION,
         Capability.UNALIGNED_CHECKPOINTS,

@@ -28,6 +28,7 @@ from barrier_tck.harness.reference.jobs import CHECKPOINTS, SAVEPOINTS, kinds_of
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory
 from barrier_tck.harness.reference.notes_directory import NotesDirectory
+from barrier_tck.harness.reference.observed_elements import ElementsDirectory
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory
@@ -134,17 +135,19 @@ class Notes:
     reads: ReadsDirectory
     of_subtasks: NotesDirectory
     inputs: InputsDirectory
+    elements: ElementsDirectory
     trace_events: MessageTraceDirectory
     messages: MessagesDirectory
 
 
 def _notes_below(scratch: Path) -> Notes:
-    for name in ("reads", "subtasks", "inputs", "passages", "messages"):
+    for name in ("reads", "subtasks", "inputs", "elements", "passages", "messages"):
         (scratch / name).mkdir()
     return Notes(
         ReadsDirectory(str(scratch / "reads")),
         NotesDirectory(str(scratch / "subtasks")),
         InputsDirectory(str(scratch / "inputs")),
+        ElementsDirectory(str(scratch / "elements")),
         MessageTraceDirectory(str(scratch / "passages")),
         MessagesDirectory(str(scratch / "messages")),
     )
@@ -222,6 +225,7 @@ class SparkTrial:
             reads=notes.reads.path,
             of_subtasks=notes.of_subtasks.path,
             inputs=notes.inputs.path,
+            elements=notes.elements.path,
             trace_events=notes.trace_events.path,
             messages=notes.messages.path if plan.records_channels else None,
             watched=tuple(
@@ -367,6 +371,7 @@ class SparkTrial:
             local_files=self._local_files,
             output_query=query,
             epoch_ms=watcher.epoch_ms,
+            elements=self._notes.elements.taken() if self.graph.has_event_time else None,
         )
         return TrialOutcome(
             history=history,

@@ -27,6 +27,7 @@ class ReplayedWindows:
         self.gap: int | None = wanted.get("gap_ms")
         self.size: int = wanted.get("size_ms", 0)
         self.slide: int = wanted.get("slide_ms", self.size)
+        self.offset: int = wanted.get("offset_ms", 0)
         self.lateness, self.every = wanted.get("lateness_ms", 0), wanted.get("every")
 
     def take(self, kept: KeyState, number: int, row: Row, watermark: int) -> Iterable[Emitted]:
@@ -70,7 +71,7 @@ class ReplayedWindows:
 
     def _bounds(self, windows: list[dict[str, Any]], time: int) -> list[tuple[int, int]]:
         if self.gap is None:
-            last = time // self.slide * self.slide
+            last = (time - self.offset) // self.slide * self.slide + self.offset
             count = -(-self.size // self.slide)
             starts = [last - back * self.slide for back in range(count)]
             return [(start, start + self.size) for start in starts if start + self.size > time]
@@ -110,18 +111,21 @@ def _sums(rows: Iterable[tuple[int, int, int]]) -> list[int]:
 
 def _problem(operator: OperatorPlan) -> str | None:
     wanted = operator.parameters
-    known = ("size_ms", "slide_ms", "gap_ms", "lateness_ms", "every")
+    known = ("size_ms", "slide_ms", "offset_ms", "gap_ms", "lateness_ms", "every")
     unknown = [name for name in wanted if name not in known]
     if unknown:
         return f"the windows {operator.name!r} have no parameter {unknown[0]!r}; known: {', '.join(known)}"
     for name, value in wanted.items():
-        least = 0 if name == "lateness_ms" else 1
+        least = 0 if name in ("lateness_ms", "offset_ms") else 1
         if not isinstance(value, int) or not least <= value <= TIME_MAX_MS:
             return (
                 f"the windows {operator.name!r} need a whole number from {least} to {TIME_MAX_MS} for {name}"
             )
-    if ("size_ms" in wanted) == ("gap_ms" in wanted) or ("slide_ms" in wanted and "size_ms" not in wanted):
-        return f"the windows {operator.name!r} need size_ms, with slide_ms or without, or gap_ms"
+    of_size = "slide_ms" in wanted or "offset_ms" in wanted
+    if ("size_ms" in wanted) == ("gap_ms" in wanted) or (of_size and "size_ms" not in wanted):
+        return (
+            f"the windows {operator.name!r} need size_ms, with slide_ms and offset_ms or without, or gap_ms"
+        )
     return None
 
 

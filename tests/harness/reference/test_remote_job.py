@@ -30,6 +30,7 @@ ORDER = JobOrder(
     reads="r",
     of_subtasks="a",
     inputs="i",
+    elements="",
     trace_events="p",
     messages=None,
     watched=(),
