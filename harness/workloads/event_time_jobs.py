@@ -36,8 +36,10 @@ _KINDS = (
     "event_interval_join",
     "event_window_join",
 )
-_JOINS_MAX = 2
-"""So many joins a graph may have: each of them multiplies records."""
+_JOINS_MAX = 1
+"""So many joins a graph may have: a second one would square what the first one has multiplied."""
+_JOINED_MS = (50, 30, 100)
+"""The sizes of windows with joins, in which many pairs may lie."""
 
 
 @dataclass
@@ -127,17 +129,19 @@ def _operator(drawing: _Drawing, name: str, *, heads: bool) -> OperatorPlan:
         parameters = {"horizon_ms": drawing.among((40, 0, 10, 200))}
     elif kind == "event_interval_join":
         lower_ms = drawing.between(-80, 60)
-        parameters = {"lower_ms": lower_ms, "upper_ms": lower_ms + drawing.between(0, 100), **_form(drawing)}
+        parameters = {"lower_ms": lower_ms, "upper_ms": lower_ms + drawing.between(0, 60), **_form(drawing)}
     elif kind == "event_window_join":
-        parameters = {**_assigner(drawing, sessions=False), **_form(drawing)}
+        parameters = {**_assigner(drawing, _JOINED_MS, sessions=False), **_form(drawing)}
     elif kind == "event_top_n":
         by = [drawing.among(RANKED) for _ in range(drawing.between(1, 2))]
         directed = [f"{drawing.among(('', '-'))}{column}" for column in dict.fromkeys(by)]
-        parameters = {"n": drawing.between(1, 3), "by": directed, **_assigner(drawing, sessions=True)}
+        parameters = {
+            "n": drawing.between(1, 3),
+            "by": directed,
+            **_assigner(drawing, _SIZES_MS, sessions=True),
+        }
     else:
-        parameters = _assigner(drawing, sessions=True)
-        if "size_ms" in parameters and drawing.chance(4):
-            parameters["offset_ms"] = drawing.between(1, 40)
+        parameters = _assigner(drawing, _SIZES_MS, sessions=True)
         if drawing.chance(2):
             parameters["lateness_ms"] = drawing.between(1, 150)
         if drawing.chance(4):
@@ -149,13 +153,15 @@ def _form(drawing: _Drawing) -> dict[str, Any]:
     return {"form": drawing.among(tuple(FORMS))}
 
 
-def _assigner(drawing: _Drawing, *, sessions: bool) -> dict[str, Any]:
+def _assigner(drawing: _Drawing, sizes_ms: Sequence[int], *, sessions: bool) -> dict[str, Any]:
     assigner = drawing.between(0, 2 if sessions else 1)
     if assigner == 2:
         return {"gap_ms": drawing.among((40, 5, 120))}
-    parameters: dict[str, Any] = {"size_ms": drawing.among(_SIZES_MS)}
+    parameters: dict[str, Any] = {"size_ms": drawing.among(sizes_ms)}
     if assigner == 1:
         parameters["slide_ms"] = drawing.among((40, 25, 70))
+    if drawing.chance(4):
+        parameters["offset_ms"] = drawing.between(1, 40)
     return parameters
 
 

@@ -71,16 +71,20 @@ def unknown_problem(operator: OperatorPlan, *known: str) -> str | None:
 
 
 def windows_problem(operator: OperatorPlan, *, sessions: bool) -> str | None:
-    """Say what is wrong with ``size_ms`` and ``slide_ms``, or with ``gap_ms`` if windows may be sessions."""
-    wanted = operator.parameters
-    given = [name for name in ("size_ms", "slide_ms", "gap_ms") if name in wanted]
-    allowed = [["size_ms"], ["size_ms", "slide_ms"], *([["gap_ms"]] if sessions else [])]
-    if given not in allowed:
-        return f"{operator.name!r} needs size_ms, with slide_ms or without{', or gap_ms' if sessions else ''}"
-    return next(filter(None, (whole_number_problem(operator, name, 1) for name in given)), None)
+    """Say what is wrong with ``size_ms``, ``slide_ms`` and ``offset_ms``, or with ``gap_ms`` of sessions."""
+    given = operator.parameters.keys() & {"size_ms", "slide_ms", "offset_ms", "gap_ms"}
+    if not ("size_ms" in given and "gap_ms" not in given) and not (sessions and given == {"gap_ms"}):
+        others = ", or gap_ms" if sessions else ""
+        return f"{operator.name!r} needs size_ms, with slide_ms and offset_ms or without{others}"
+    problems = (whole_number_problem(operator, name, int(name != "offset_ms")) for name in sorted(given))
+    return next(filter(None, problems), None)
 
 
-def windows_at(time: int, size: int, slide: int) -> list[tuple[int, int]]:
-    """Return start and end of every window of a fixed size in which a time lies, the earliest first."""
-    first = (time - size) // slide + 1
-    return [(start * slide, start * slide + size) for start in range(first, time // slide + 1)]
+def windows_at(time: int, size: int, slide: int, offset: int = 0) -> list[tuple[int, int]]:
+    """Return start and end of every window of a fixed size in which a time lies, the earliest first.
+
+    One of them begins every ``slide`` milliseconds, counted from ``offset``.
+    """
+    since = time - offset
+    starts = [offset + slide * number for number in range((since - size) // slide + 1, since // slide + 1)]
+    return [(start, start + size) for start in starts]

@@ -30,9 +30,9 @@ def _make(site: Site) -> OperatorSpec:
     if "gap_ms" in wanted:
         assigner = Session(wanted["gap_ms"])
     elif "slide_ms" in wanted:
-        assigner = Sliding(wanted["size_ms"], wanted["slide_ms"])
+        assigner = Sliding(wanted["size_ms"], wanted["slide_ms"], wanted.get("offset_ms", 0))
     else:
-        assigner = Tumbling(wanted["size_ms"])
+        assigner = Tumbling(wanted["size_ms"], wanted.get("offset_ms", 0))
     return of_records(
         top_n(name, site.key, Top(wanted["n"], by, rank="place"), assigner, "ts", COLUMNS), _record
     )

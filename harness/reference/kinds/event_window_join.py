@@ -20,7 +20,8 @@ def _record(name: str, key: str, row: Row) -> Row:
 def _make(site: Site) -> OperatorSpec:
     wanted = site.operator.parameters
     size_ms = wanted["size_ms"]
-    assigner = Sliding(size_ms, wanted["slide_ms"]) if "slide_ms" in wanted else Tumbling(size_ms)
+    slide_ms, offset_ms = wanted.get("slide_ms"), wanted.get("offset_ms", 0)
+    assigner = Sliding(size_ms, slide_ms, offset_ms) if slide_ms else Tumbling(size_ms, offset_ms)
     form = JoinForm(wanted.get("form", "inner"))
     return of_records(window_join(site.operator.name, site.keys, assigner, *SIDES, form), _record)
 

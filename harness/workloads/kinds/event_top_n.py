@@ -39,6 +39,7 @@ class ReplayedTopN:
         self.gap: int | None = wanted.get("gap_ms")
         self.size: int = wanted.get("size_ms", 0)
         self.slide: int = wanted.get("slide_ms", self.size)
+        self.offset: int = wanted.get("offset_ms", 0)
 
     def take(self, kept: KeyState, number: int, row: Row, watermark: int) -> Iterable[Emitted]:
         windows: list[list[Any]] = kept.setdefault("windows", [])
@@ -69,7 +70,7 @@ class ReplayedTopN:
 
     def _bounds(self, windows: list[list[Any]], time: int) -> list[tuple[int, int]]:
         if self.gap is None:
-            return windows_at(time, self.size, self.slide)
+            return windows_at(time, self.size, self.slide, self.offset)
         met = [(start, end) for start, end, _ in windows if start < time + self.gap and time < end]
         ends = [time + self.gap, *(end for _, end in met)]
         return [(min([time, *(start for start, _ in met)]), max(ends))]
@@ -94,7 +95,7 @@ def _problem(operator: OperatorPlan) -> str | None:
             f"value first; known: {', '.join(RANKED)}"
         )
     return (
-        unknown_problem(operator, "n", "by", "size_ms", "slide_ms", "gap_ms")
+        unknown_problem(operator, "n", "by", "size_ms", "slide_ms", "offset_ms", "gap_ms")
         or whole_number_problem(operator, "n", 1, _MOST)
         or windows_problem(operator, sessions=True)
     )

@@ -37,10 +37,11 @@ class ReplayedWindowJoin:
         self.name = operator.name
         self.size: int = wanted["size_ms"]
         self.slide: int = wanted.get("slide_ms", self.size)
+        self.offset: int = wanted.get("offset_ms", 0)
         self.alone = FORMS[wanted.get("form", "inner")]
 
     def take(self, kept: KeyState, number: int, row: Row, watermark: int) -> Iterable[Emitted]:
-        windows = windows_at(row["ts"], self.size, self.slide)
+        windows = windows_at(row["ts"], self.size, self.slide, self.offset)
         still_open = [(start, end) for start, end in windows if end - 1 > watermark]
         if not still_open:
             return [(LATE, row)] if windows else ()
@@ -80,7 +81,7 @@ class ReplayedWindowJoin:
 
 def _problem(operator: OperatorPlan) -> str | None:
     return (
-        unknown_problem(operator, "size_ms", "slide_ms", "form")
+        unknown_problem(operator, "size_ms", "slide_ms", "offset_ms", "form")
         or form_problem(operator)
         or windows_problem(operator, sessions=False)
     )

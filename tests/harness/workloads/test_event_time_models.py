@@ -30,7 +30,10 @@ from tests.reference_impl.opened_operators import GROUPS, PLANES
 JOINS = ("event_interval_join", "event_window_join")
 
 forms = st.fixed_dictionaries({}, optional={"form": st.sampled_from(sorted(FORMS))})
-windows = st.fixed_dictionaries({"size_ms": st.integers(1, 15)}, optional={"slide_ms": st.integers(1, 15)})
+windows = st.fixed_dictionaries(
+    {"size_ms": st.integers(1, 15)},
+    optional={"slide_ms": st.integers(1, 15), "offset_ms": st.integers(0, 9)},
+)
 rankings = st.fixed_dictionaries(
     {
         "n": st.integers(1, 3),
@@ -172,6 +175,7 @@ def test_a_model_emits_and_holds_what_the_runtime_does(
 def test_windows_are_those_in_which_a_time_lies() -> None:
     assert windows_at(7, 10, 5) == [(0, 10), (5, 15)]
     assert windows_at(-1, 10, 10) == [(-10, 0)]
+    assert windows_at(7, 10, 5, 3) == [(-2, 8), (3, 13)]
     assert windows_at(8, 3, 5) == [] and windows_at(7, 3, 5) == [(5, 8)]
 
 
