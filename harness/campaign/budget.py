@@ -35,7 +35,8 @@ def parse_duration(text: str, name: str = "the duration") -> float:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Either ``trials`` or ``seconds`` is set. The last trial begins within the budget, and is finished."""
+    """Either ``trials`` or ``seconds`` is set. The last trial begins within the budget, and is finished; the first one
+    begins in any case, since a campaign of none says nothing."""
 
     trials: int | None = DEFAULT_TRIALS
     seconds: float | None = None
@@ -50,7 +51,7 @@ class Budget:
         """Return whether another trial may begin."""
         if self.trials is not None:
             return done < self.trials
-        return elapsed_seconds < (self.seconds or 0.0)
+        return done == 0 or elapsed_seconds < (self.seconds or 0.0)
 
     def with_trials(self, more: int) -> Budget:
         """Return the budget with some trials more; a time stays as it is."""
