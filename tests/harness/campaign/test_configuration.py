@@ -66,7 +66,8 @@ def test_anything_else_is_no_duration_and_the_value_is_shown(text: str) -> None:
 def test_a_budget_of_trials_counts_and_a_budget_of_time_measures() -> None:
     assert Budget(trials=2).allows(1, 1e9) and not Budget(trials=2).allows(2, 0)
     timed = Budget(trials=None, seconds=5.0)
-    assert timed.allows(10**6, 4.9) and not timed.allows(0, 5.0)
+    assert timed.allows(10**6, 4.9) and not timed.allows(1, 5.0)
+    assert timed.allows(0, 5.0), "the first one begins in any case"
 
 
 @pytest.mark.parametrize(
