@@ -32,7 +32,8 @@ _OUTPUT = Sign("the output is not what reached the sinks", "EVT-2")
 _OVERTAKEN = Sign("after a barrier that overtook records, event time is not that of an aligned run", "EVT-3")
 _TIMER = Sign("a timer in event time does not go off when it is due, or not once", "EVT-5")
 
-_OF_KIND = {"event_timer": _TIMER}
+_OF_KIND = {"event_timer": _TIMER, "": _IN_LINE, "shift": _IN_LINE}
+"""Kind of an operator -> what it is called if what it emits is wrong; without one, a source has sent its records."""
 
 
 class EventTime(StandardChecker):
