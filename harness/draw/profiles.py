@@ -260,18 +260,12 @@ PROFILES: tuple[Profile, ...] = (
         deployment=DeploymentRanges(executors=(1, 4), slow_batch_ms=(2, 5, 12)),
         checkpoints=CheckpointRanges(
             modes=("exactly_once", "unaligned", "at_least_once", "aligned_timeout", "unaligned"),
-            interval_ms=(4, 40),
+            interval_ms=(8, 40),
             timeouts_ms=(2_000,),
             tolerated_failures=(1_000,),
         ),
-        savepoints=SavepointRanges(
-            in_turn=True, stop_per_mille=700, claim_per_mille=160, rescale_per_mille=800
-        ),
-        # What is further at a rescale shows only if some receivers are behind others.
-        network=NetworkRanges(
-            slow_channel_per_mille=400, slow_channel_into_keyed=True, slow_factors=(5, 20, 100)
-        ),
-        scenarios=(("savepoints", 450), ("from_savepoint", 40), ("elastic", 100), ("in_flight", 100)),
+        savepoints=SavepointRanges(stop_per_mille=500, claim_per_mille=160, rescale_per_mille=500),
+        scenarios=(("savepoints", 300), ("from_savepoint", 40), ("elastic", 100), ("in_flight", 100)),
     ),
     Profile(
         name="rescale",

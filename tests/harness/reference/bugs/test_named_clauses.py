@@ -58,6 +58,7 @@ CATCHES = {
     "consistent-cut": "CL-05",
     "dataflow": "EL-08",
     "ends-come-last": "FI-07",
+    "event-time": "ET-09",
     "exactly-once-output": "SK-01",
     "failures-explained": "SY-03",
     "finished-subtasks": "SO-01",
