@@ -30,6 +30,7 @@ AT_THE_END = (
     "channel-order",
     "committed-transactions",
     "dataflow",
+    "event-time",
     "exactly-once-output",
     "no-garbage",
     "no-local-copies",
@@ -39,7 +40,7 @@ AT_THE_END = (
     "shared-files",
     "stored-checkpoints",
 )
-"""The checkers that also judge what is left when a trial has ended, which no line of its history shows."""
+"""The checkers that also judge what no line of the history shows: what is left when a trial has ended, or elements."""
 CATCHES = {
     "aborts-obeyed": "SY-01",
     "at-least-once-output": "AO-02",
