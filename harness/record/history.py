@@ -110,6 +110,8 @@ class EventTimeView(msgspec.Struct, frozen=True, omit_defaults=True):
     idle: bool = False
     inputs: dict[str, tuple[int, bool, bool]] = {}
     """Input channel, as ``sender#edge``, or split -> watermark (ms), whether it is idle, whether it has ended."""
+    ahead: dict[int, int] = {}
+    """Key group -> its watermark (ms), of those that are further than their subtask."""
 
 
 class SnapshotView(msgspec.Struct, frozen=True):

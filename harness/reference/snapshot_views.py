@@ -332,7 +332,11 @@ def _event_time_of(completed: CompletedCheckpoint) -> Iterator[EventTimeView]:
                 BEGINNING_OF_TIME if position.watermark_ms is msgspec.UNSET else int(position.watermark_ms)
             )
             inputs[position.split] = (at_ms, position.idle is True, False)
-        yield EventTimeView(str(part.subtask), known.at_ms, known.idle, inputs)
+        ahead: dict[int, int] = {}
+        for floor in known.floors:
+            for group in floor.key_groups if floor.at_ms > known.at_ms else ():
+                ahead[group] = max(floor.at_ms, ahead.get(group, BEGINNING_OF_TIME))
+        yield EventTimeView(str(part.subtask), known.at_ms, known.idle, inputs, ahead)
 
 
 def problem_of(checkpoint: int, error: Exception, file: str | None) -> CheckpointProblem:

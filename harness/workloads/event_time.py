@@ -138,6 +138,7 @@ class EventTime:
 def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan) -> list[Row]:
     keys = draws.choices([f"k{key}" for key in range(plan.workload.keys)], k=count)
     pace, time, rows = draws.choice((1, 1, 3, 8)), draws.randrange(200), list[Row]()
+    late = draws.choice((0.06, 0.06, 0.3))
     for offset, key in enumerate(keys):
         time += pace * draws.randrange(8)
         if draws.random() < 0.04:
@@ -145,9 +146,9 @@ def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan) -> list
         fate = draws.random()
         behind = (
             draws.randrange(400)
-            if fate < 0.06
+            if fate < late
             else draws.randrange(60)
-            if fate < 0.3
+            if fate < late + 0.24
             else draws.randrange(10)
         )
         mark = draws.getrandbits(40)

@@ -37,7 +37,8 @@ _TIMER = Sign("a timer in event time does not go off when it is due, or not once
 
 _JOIN = Sign("a join holds or emits other pairs, or rows alone, than it must", "EVT-4")
 
-_OF_KIND = {"event_timer": _TIMER, **dict.fromkeys(JOINS, _JOIN)}
+_OF_KIND = {"event_timer": _TIMER, **dict.fromkeys(JOINS, _JOIN), "": _IN_LINE, "shift": _IN_LINE}
+"""Kind of an operator -> what it is called if what it emits is wrong; without one, a source has sent its records."""
 
 
 class EventTime(StandardChecker):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,7 @@ from barrier_tck.harness.record.elements import (
 )
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.workloads.event_time import BOUND, IDLE_AFTER
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.workload import split_name
 
 
@@ -63,6 +64,8 @@ class Wrong(Enum):
 
     EMITTED = auto()
     """An operator emitted something else than its model."""
+    ORDER = auto()
+    """What was emitted is right, but stands on the wrong side of a watermark."""
     WATERMARK = auto()
     """A watermark is sent that must not be, or not sent, or another one."""
     READ = auto()
@@ -119,6 +122,11 @@ Labelled = tuple[str, Atom]
 them; empty if it is on the channel on which it was sent."""
 
 
+def _may_be(atom: Atom, came: str, label: str) -> bool:
+    """Return whether an element that shows ``came`` may be one of a former channel: rows do not show it."""
+    return came == label or (atom[0] == "row" and not came)
+
+
 class _Queues:
     """What is on one channel: what former channels had in flight, each in its order, and what was sent on it."""
 
@@ -147,7 +155,7 @@ class _Queues:
     def take(self, atom: Atom, came: str) -> bool:
         """Take an element out, and tell whether it may come next; ``came`` is the label that it shows, if any."""
         for label, queue in self._former.items():
-            if queue and queue[0] == atom and came in ("", label):
+            if queue and queue[0] == atom and _may_be(atom, came, label):
                 queue.popleft()
                 return True
         if came or self.next_sent != atom:
@@ -162,7 +170,7 @@ class _Queues:
                 (
                     label
                     for label, queue in self._former.items()
-                    if queue and queue[0] == atom and came in ("", label)
+                    if queue and queue[0] == atom and _may_be(atom, came, label)
                 ),
                 None,
             )
@@ -557,14 +565,21 @@ class EventTimeReplay:
                         f"behind {_begun_by(begin)}, and must send {_times(wanted)}"
                     )
                     return self._made(Wrong.WATERMARK, sentence, trace.of.outputs[place], trace)
-            for part, rows in enumerate(parts):
-                wanted_rows = Counter(_frozen(row) for output, row in rows if output == edge.output)
-                got = Counter(
+            wanted_rows = [
+                Counter(_frozen(row) for output, row in rows if output == edge.output) for rows in parts
+            ]
+            got = [
+                Counter(
                     _frozen(row)
                     for _, segments in seen.values()
                     for row in (segments[part] if part < len(segments) else ())
                 )
-                problem = self._rows_problem(trace, edge, wanted_rows, got, may_lack, begin)
+                for part in range(len(parts))
+            ]
+            for part in range(len(parts)):
+                problem = self._rows_problem(trace, edge, wanted_rows[part], got[part], may_lack, begin)
+                if problem is not None and _added_up(wanted_rows) == _added_up(got):
+                    return replace(problem, wrong=Wrong.ORDER)
                 if problem is not None:
                     return problem
             problem = self._route_problem(trace, edge, behind, channels)
@@ -600,7 +615,8 @@ class EventTimeReplay:
         by_name = {one.name: one.kind for one in trace.vertex.operators}
         made_by = re.split(r"[\[@(:]", row["how"], maxsplit=1)[0]
         kinds = [one.kind for one in trace.vertex.operators if one.kind not in (SOURCE, SINK)]
-        return by_name.get(made_by, kinds[0] if kinds else "")
+        keeping = [kind for kind in kinds if kind_named(kind).keeps_by_key]
+        return by_name.get(made_by, next(iter([*keeping, *kinds]), ""))
 
     def _route_problem(
         self, trace: _Trace, edge: EdgePlan, behind: Sequence[ElementEntry], channels: Sequence[int]
@@ -789,6 +805,27 @@ class EventTimeReplay:
                 if at is None or (at if trace.vertex.kind != SOURCE else (*at[:2], one.ended)) != wanted_time:
                     sentence = f"checkpoint {checkpoint} has {at} of {name} in {subtask}, and must have {wanted_time}"
                     self._add(Wrong.STATE_TIME, sentence, subtask, trace, "", checkpoint)
+            ahead = self._ahead(saved, trace)
+            for group in dict.fromkeys((*ahead, *time.ahead)):
+                at_of, wanted_of = time.ahead.get(group, time.at_ms), ahead.get(group, saved.valve.at)
+                if at_of != wanted_of:
+                    sentence = (
+                        f"checkpoint {checkpoint} has the watermark {at_of} of key group {group} in {subtask}, and "
+                        f"must have {wanted_of}"
+                    )
+                    self._add(Wrong.STATE_TIME, sentence, subtask, trace, "", checkpoint)
+                    break
+
+    def _ahead(self, saved: SavedSubtask, trace: _Trace) -> dict[int, int]:
+        """Return key group -> its watermark, of those of a subtask that are further than it."""
+        groups = self._plan(trace.of.attempt).deployment.max_parallelism
+        found: dict[int, int] = {}
+        for floor in (one for one in saved.floors if one.at > saved.valve.at):
+            for group in range(groups):
+                owners = (*floor.owners, (trace.index, trace.vertex.parallelism))
+                if all(owner_of_group(group, width, groups) == index for index, width in owners):
+                    found[group] = max(floor.at, found.get(group, floor.at))
+        return found
 
     # --- the output -----------------------------------------------------------------------------------------
 
@@ -995,6 +1032,10 @@ _freeze = msgspec.msgpack.Encoder(order="deterministic").encode
 
 def _frozen(row: Row) -> bytes:
     return _freeze(row)
+
+
+def _added_up(parts: Iterable[Counter[bytes]]) -> Counter[bytes]:
+    return sum(parts, Counter[bytes]())
 
 
 def _shown(atom: Atom | None) -> str:

@@ -40,7 +40,7 @@ AT_THE_END = (
     "shared-files",
     "stored-checkpoints",
 )
-"""The checkers that also judge what is left when a trial has ended, which no line of its history shows."""
+"""The checkers that also judge what no line of the history shows: what is left when a trial has ended, or elements."""
 CATCHES = {
     "aborts-obeyed": "SY-01",
     "at-least-once-output": "AO-02",
@@ -59,7 +59,7 @@ CATCHES = {
     "consistent-cut": "CL-05",
     "dataflow": "EL-08",
     "ends-come-last": "FI-07",
-    "event-time": "EJ-01",
+    "event-time": "ET-09",
     "exactly-once-output": "SK-01",
     "failures-explained": "SY-03",
     "finished-subtasks": "SO-01",
