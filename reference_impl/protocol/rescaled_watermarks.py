@@ -1,12 +1,15 @@
 """Event time in a job that starts from the state of one with another parallelism (EVT-1, RSC-3).
 
-A subtask whose senders and whose own vertex did not change gets exactly its part back. Any other has channels from
+A subtask whose senders and whose own vertex did not change goes on from its own part. Any other has channels from
 other senders, and key groups that stood at different watermarks. Each of its channels begins with the smallest
 watermark that a channel of the edge had, which none of its records can be behind. Each key group keeps its own
 watermark as a floor, so that event time goes back for no key. The watermarks of splits move with their positions.
 
 Watermarks in flight count for the key groups of the receiver that they were on their way to, and combine with those of
 its other channels as they would have done there: the valves of former receivers come along (``InheritedInputs``).
+
+Every subtask says once more how far it has come, or that it is idle, at the first event after the restore: receivers
+that have another parallelism know only what was true of all channels of an edge.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ def redistributed_event_time(
         return msgspec.UNSET
     changed = len(former) != parallelism
     if not changed and not senders_changed:
-        return of[index]
+        return msgspec.structs.replace(of[index], repeats=True)
     own = key_group_range(index, parallelism, key_groups)
     pool = list(of.values()) if changed else [of[index]]
     running = [one for one in pool if one.at_ms != END_OF_TIME] or pool
@@ -59,6 +62,7 @@ def redistributed_event_time(
         floors=tuple(_floors(of, len(former), own, key_groups)),
         inherited=tuple(inherited),
         by_edge=True,
+        repeats=True,
     )
 
 

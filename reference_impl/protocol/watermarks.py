@@ -99,6 +99,8 @@ class EventTimeSnapshot(msgspec.Struct, frozen=True):
     """Set in a part that was redistributed, and as long as anything is in flight that was taken over."""
     by_edge: bool = False
     """Whether each of ``inputs`` stands for all channels of its edge, which are others than when it was taken."""
+    repeats: bool = False
+    """Whether its receivers may not know ``at_ms`` and ``idle``, as after a change of parallelism, until it says so."""
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ class SubtaskEventTime:
         ]
         self._valve.restore(snapshot.at_ms, snapshot.idle, [one.state for one in inputs])
         self._groups = GroupWatermarks(snapshot.at_ms, snapshot.floors)
-        self._repeats = snapshot.by_edge
+        self._repeats = snapshot.repeats
         for one in snapshot.inherited:
             valve = WatermarkValve(len(one.inputs))
             valve.restore(BEGINNING_OF_TIME, False, [each.state for each in one.inputs])
@@ -93,7 +93,9 @@ class SubtaskEventTime:
             for one, valve in self._inherited.values()
         ]
         at_ms, idle = self._valve.at_ms, self._valve.idle
-        return EventTimeSnapshot(at_ms, idle, tuple(inputs), self._groups.floors, tuple(inherited))
+        return EventTimeSnapshot(
+            at_ms, idle, tuple(inputs), self._groups.floors, tuple(inherited), repeats=self._repeats
+        )
 
     def at_the_end(self) -> EventTimeSnapshot | msgspec.UnsetType:
         """Return what a subtask that has finished says."""

@@ -716,8 +716,9 @@ class EventTimeReplay:
         )
         operators = sum(one.kind not in (SOURCE, SINK) for one in trace.vertex.operators)
         if not changed and not senders_changed:
-            saved = former[trace.of.subtask]
-            return as_it_was(trace.vertex, groups, saved)
+            model = as_it_was(trace.vertex, groups, former[trace.of.subtask])
+            model.repeats = True
+            return model
         pool = list(former.values()) if changed else [former[trace.of.subtask]]
         running = [one for one in pool if one.valve.at != END] or pool
         valve = Valve({}, min(one.valve.at for one in running), all(one.valve.idle for one in running))

@@ -89,6 +89,8 @@ class SavedSubtask:
     inherited: dict[tuple[str, ...], tuple[Floor, Valve]]
     finished: bool = False
     """Whether the subtask had finished before."""
+    repeats: bool = False
+    """Whether it had yet to repeat its watermark."""
 
 
 @dataclass
@@ -204,7 +206,9 @@ class ReplayedSubtask:
         """Return what it holds now."""
         kept = msgspec.msgpack.encode(self.kept)
         inherited = {path: (floor, valve.copy()) for path, (floor, valve) in self.inherited.items()}
-        return SavedSubtask(kept, self.valve.copy(), tuple(self.floors), dict(self.offsets), inherited)
+        return SavedSubtask(
+            kept, self.valve.copy(), tuple(self.floors), dict(self.offsets), inherited, repeats=self.repeats
+        )
 
     def entries(self) -> dict[tuple[str, str], dict[str, Any]]:
         """Return (operator, state) -> key -> what a snapshot must show."""
@@ -301,6 +305,7 @@ def as_it_was(vertex: VertexPlan, groups: int, saved: SavedSubtask) -> ReplayedS
         kept_in(saved),
         dict(saved.offsets),
         {path: (floor, valve.copy()) for path, (floor, valve) in saved.inherited.items()},
+        repeats=saved.repeats,
     )
 
 
