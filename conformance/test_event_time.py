@@ -81,6 +81,7 @@ def _holds(view: SnapshotView, operator: str) -> bool:
 
 @MODES
 @pytest.mark.clause("EVT-1")
+@pytest.mark.nightly_on_clusters
 def test_an_idle_source_holds_up_no_watermark_and_no_restore_lets_one_go_back(
     trials: Trials, mode: CheckpointingMode
 ) -> None:
