@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from barrier_tck.reference_impl.operators.encoding import INT64_MAX, INT64_MIN, 
 _DIRTY, _CHANGED = np.uint8(1), np.uint8(2)
 
 
-class ArrowSlots:
+class ArrowSlots(ABC):
     """The keys of a table, in the order of first sight. A subclass keeps the values, and says what rows look like."""
 
     def __init__(self, key: Sequence[str], max_parallelism: int) -> None:
@@ -93,9 +94,9 @@ class ArrowSlots:
         self._index = self._index.emptied()
         self._marks = np.zeros(1024, dtype=np.uint8)
 
+    @abstractmethod
     def _rows(self, slots: Ints) -> Any | None:
         """Return one row for each slot, or None if there is none."""
-        raise NotImplementedError
 
     def _generic(self) -> GenericKeyIndex:
         """Return the index for any kind of key, with the present slots."""

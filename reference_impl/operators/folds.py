@@ -6,11 +6,11 @@ Each folds the values of one column, which have one type. Nulls are ignored, exc
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from operator import gt, lt
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from barrier_tck.reference_impl.operators.distinct_sketch import DistinctValues
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator, encode_accumulator
@@ -25,8 +25,8 @@ _ROUNDING = Context(prec=200, rounding=ROUND_HALF_EVEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Min:
-    """The least value of a column, or null if it has none; NaN is greater than every other float."""
+class _Extreme(ABC):
+    """One of the values of a column, chosen by comparing two at a time; what is kept is the value itself."""
 
     column: str
 
@@ -34,8 +34,12 @@ class Min:
         return None
 
     def add(self, accumulator: Any, value: Any) -> Any:
-        """Return the least value; raises JobUsageError for values of two types."""
-        return _chosen("Min", self.column, lt, accumulator, canonical(value))
+        """Return the chosen one of two values; raises JobUsageError for values of two types."""
+        return _chosen(type(self).__name__, self.column, self._before, accumulator, canonical(value))
+
+    @abstractmethod
+    def _before(self, first: Any, second: Any) -> bool:
+        """Return whether the first of two values is the one to choose."""
 
     def merge(self, first: Any, second: Any) -> Any:
         return self.add(first, second)
@@ -49,45 +53,28 @@ class Min:
     def restored(self, stored: Any) -> Any:
         return stored
 
-    def partial(self) -> Min:
-        """Return the aggregate itself: the least value is merged as it is."""
+    def partial(self) -> Self:
+        """Return the aggregate itself: the chosen value is merged as it is."""
         return self
 
-    def merging(self, column: str) -> Min:
-        return Min(column)
+    def merging(self, column: str) -> Self:
+        return type(self)(column)
 
 
 @dataclass(frozen=True, slots=True)
-class Max:
+class Min(_Extreme):
+    """The least value of a column, or null if it has none; NaN is greater than every other float."""
+
+    def _before(self, first: Any, second: Any) -> bool:
+        return bool(first < second)
+
+
+@dataclass(frozen=True, slots=True)
+class Max(_Extreme):
     """The greatest value of a column, or null if it has none; NaN is greater than every other float."""
 
-    column: str
-
-    def create(self) -> Any:
-        return None
-
-    def add(self, accumulator: Any, value: Any) -> Any:
-        """Return the greatest value; raises JobUsageError for values of two types."""
-        return _chosen("Max", self.column, gt, accumulator, canonical(value))
-
-    def merge(self, first: Any, second: Any) -> Any:
-        return self.add(first, second)
-
-    def result(self, accumulator: Any) -> Any:
-        return accumulator
-
-    def stored(self, accumulator: Any) -> Any:
-        return accumulator
-
-    def restored(self, stored: Any) -> Any:
-        return stored
-
-    def partial(self) -> Max:
-        """Return the aggregate itself: the greatest value is merged as it is."""
-        return self
-
-    def merging(self, column: str) -> Max:
-        return Max(column)
+    def _before(self, first: Any, second: Any) -> bool:
+        return bool(first > second)
 
 
 def _chosen(name: str, column: str, before: Callable[[Any, Any], bool], present: Any, value: Any) -> Any:
