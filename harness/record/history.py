@@ -85,6 +85,17 @@ class NamedFile(msgspec.Struct, frozen=True):
     """Whether later checkpoints may name it, too (SNP-5)."""
 
 
+class WatermarkInFlight(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A watermark of a checkpoint that was on a channel, in its place among the records (EVT-1)."""
+
+    behind: int
+    """How many of the channel's rows are older."""
+    at_ms: int
+    idle: bool = False
+    origin: str = ""
+    """The channels on which it was before the job was rescaled, the first one first, with ``|`` between them."""
+
+
 class InFlight(msgspec.Struct, frozen=True):
     """The records of a checkpoint that were on one channel: sent, and not yet in the receiver's state (UNA-1)."""
 
@@ -100,6 +111,16 @@ class InFlight(msgspec.Struct, frozen=True):
     """How many the sender held, which are newer."""
     problem: str = ""
     """What is wrong with them, if anything."""
+    watermarks: tuple[WatermarkInFlight, ...] = ()
+    """The watermarks among them, oldest first."""
+
+    @property
+    def elements(self) -> list[Row | WatermarkInFlight]:
+        """Return rows and watermarks in their order."""
+        found: list[Row | WatermarkInFlight] = list(self.rows)
+        for number, one in enumerate(self.watermarks):
+            found.insert(one.behind + number, one)
+        return found
 
 
 class EventTimeView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -170,6 +170,8 @@ class ReroutedChannel(msgspec.Struct, frozen=True):
     """So many batches of it, the oldest, come before everything that others held."""
     by_key: bool
     """Whether the subtask takes only the records of its own key groups, and leaves the others to their owners."""
+    as_it_was: bool = False
+    """Whether neither end has another parallelism: then all of it comes again on the same channel, watermarks too."""
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True):

@@ -15,8 +15,8 @@ entries of all. For any other vertex:
   was read, operators know that their input had ended, and they finish once more.
 
 Records in flight (UNA-1) are given to their receivers, whichever end of a channel held them: those of a hash edge
-to the owner of each record's key group, those of any other edge whole, to one receiver. All of it is described here,
-and nothing is read.
+to the owner of each record's key group, those of any other edge whole, to one receiver. Where neither end of a channel
+has another parallelism, all of it comes again on that channel. All of this is described here, and nothing is read.
 """
 
 from __future__ import annotations
@@ -301,15 +301,16 @@ def _rerouted(
     found: dict[SubtaskId, list[ReroutedChannel]] = {}
     for channel in channels_held(completed):
         edge = edges[channel.sender.vertex, channel.receiver.vertex, channel.edge]
+        as_it_was = old[edge.source] == new[edge.source] and old[edge.target] == new[edge.target]
         # All go on one channel: records of one key may have come from several senders, one after another.
-        by_key = edge.by_key
+        by_key = edge.by_key and not as_it_was
         sending = 0 if by_key else new_index(channel.sender.index, old[edge.source], new[edge.source])
         sender, first = SubtaskId(edge.source, sending), _first(states[channel.receiver], channel)
         files = tuple(_files(states[channel.receiver], states[channel.sender], channel))
         for index in _receivers(edge, channel.receiver.index, old[edge.target], new[edge.target], groups):
             receiver = SubtaskId(edge.target, index)
             target = ChannelId(sender, receiver, edge.number)
-            rerouted = ReroutedChannel(channel, files, target, first, by_key)
+            rerouted = ReroutedChannel(channel, files, target, first, by_key, as_it_was)
             found.setdefault(receiver, []).append(rerouted)
     yield from found.items()
 

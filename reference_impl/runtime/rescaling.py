@@ -91,9 +91,12 @@ class Rerouting:
     def _own(self, one: ReroutedChannel, batch: Element) -> Element | None:
         """Return the records of a batch that belong to this subtask; None if there are none.
 
-        A watermark counts for the key groups of the receiver that it was on its way to (EVT-1). Where records have no
+        On a channel whose ends are as they were, all do, and its watermarks are those of its sender. Any other
+        watermark counts for the key groups of the receiver that it was on its way to (EVT-1). Where records have no
         key, it is left out: senders repeat theirs after such a start.
         """
+        if one.as_it_was:
+            return batch
         if isinstance(batch, Watermark):
             return replace(batch, origin=(*batch.origin, one.origin)) if one.by_key else None
         if not one.by_key:

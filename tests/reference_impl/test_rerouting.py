@@ -5,6 +5,7 @@ Grain: the redistribution and the reader of its files together, on every kind of
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
+from barrier_tck.reference_impl.operators.elements import decode_element, encode_watermark
 from barrier_tck.reference_impl.operators.functions import Emission, Sum
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
 from barrier_tck.reference_impl.operators.rows import RowPlane
@@ -26,6 +28,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.protocol.rescale import redistributed
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime.rescaling import Rerouting, new_job
 from barrier_tck.reference_impl.storage import channel_state
 from barrier_tck.reference_impl.storage.channel_state import Fragment
@@ -70,7 +73,11 @@ class Files:
     def _part(self, job: JobGraph, subtask: SubtaskId) -> SubtaskSnapshot:
         own = {one: self.batches[one] for one in job.inputs_of(subtask) if self.batches.get(one)}
         inputs = {
-            channel: [Fragment(PLANE.encode(rows_of(job, channel, number))) for _, number in batches]
+            channel: [
+                Fragment(data)
+                for _, number in batches
+                for data in (PLANE.encode(rows_of(job, channel, number)), encode_watermark(Watermark(number)))
+            ]
             for channel, batches in own.items()
         }
         if not inputs:
@@ -79,7 +86,7 @@ class Files:
         self.contents[name] = b"".join(channel_state.encode(inputs, {}, PLANE.name))
         handle = StateHandle(name, 1, "crc32:00000000", KeyGroupRange(0, 0), CHANNEL_STATE)
         held = tuple(
-            replace(one, first=sum(first for first, _ in own[one.channel]))
+            replace(one, first=2 * sum(first for first, _ in own[one.channel]))
             for one in channel_state.contents(inputs)
         )
         return SubtaskSnapshot(subtask, AttemptNumber(1), (), channels=ChannelState(handle, held, ()))
@@ -94,7 +101,7 @@ def rows_of(job: JobGraph, channel: ChannelId, number: int) -> list[dict[str, An
     edge = job.edge_of(channel)
     if edge.partitioning is not Partitioning.HASH:
         return rows
-    parts = PLANE.partition(rows, edge.key, job.vertex("totals").parallelism, job.max_parallelism)
+    parts = PLANE.partition(rows, edge.key, job.vertex(edge.target).parallelism, job.max_parallelism)
     return next((part for index, part in parts if index == channel.receiver.index), [])
 
 
@@ -117,7 +124,8 @@ def test_records_in_flight_keep_their_order_and_what_came_first_does_so_again(
         rerouting = Rerouting(present, part.subtask, PLANE, files)
         for target, fragments in rerouting.taken_over(part.rerouted or ()).items():
             assert target in present.inputs_of(part.subtask)
-            rows = [row for fragment in fragments for row in PLANE.decode(fragment.data)]
+            elements = [decode_element(PLANE, fragment.data) for fragment in fragments]
+            rows = [row for one in elements if not isinstance(one, Watermark) for row in one]
             seen.update((row["batch"], row["key"]) for row in rows)
             early = [row["batch"] in first for row in rows]
             assert early == sorted(early, reverse=True), "what came before all others does so again"
@@ -134,3 +142,43 @@ def test_records_in_flight_keep_their_order_and_what_came_first_does_so_again(
         for row in rows_of(former, channel, number)
     )
     assert seen == held, "each record comes once"
+
+
+def test_what_was_on_a_channel_comes_again_on_it_if_neither_end_has_another_parallelism() -> None:
+    """Also watermarks, which are those of its sender then; on the other edge they count for no receiver of today."""
+    former, present = (
+        JobGraph(
+            "job",
+            (
+                Vertex("read", 2, CollectionSource((), 1)),
+                Vertex("totals", 2, None, (TOTALS,)),
+                Vertex("last", last, None, (dataclasses.replace(TOTALS, uid="last"),)),
+            ),
+            (
+                Edge("read", "totals", Partitioning.HASH, ("key",)),
+                Edge("totals", "last", Partitioning.HASH, ("key",)),
+            ),
+            max_parallelism=8,
+        )
+        for last in (1, 3)
+    )
+    files = Files(former, dict.fromkeys(former.channels, (1, 1)))
+    found = redistributed(files.checkpoint, new_job(present))
+    for part in found.snapshots:
+        taken = Rerouting(present, part.subtask, PLANE, files).taken_over(part.rerouted or ())
+        elements = {
+            target: [decode_element(PLANE, fragment.data) for fragment in fragments]
+            for target, fragments in taken.items()
+        }
+        if part.subtask.vertex == "totals":
+            assert elements == {
+                channel: [
+                    element
+                    for _, number in files.batches[channel]
+                    for element in (rows_of(former, channel, number), Watermark(number))
+                ]
+                for channel in present.inputs_of(part.subtask)
+            }
+        for one in elements.values() if part.subtask.vertex == "last" else ():
+            marks = [element.origin for element in one if isinstance(element, Watermark)]
+            assert marks and all(len(origin) == 1 for origin in marks)

@@ -28,7 +28,7 @@ from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.history import InFlight, SnapshotView, WatermarkInFlight
 from barrier_tck.harness.record.operations import AttemptStarted, LocalEvent, MessagesObserved
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -206,7 +206,7 @@ class _Run:
         self._disorder: list[str] = []
         for channel in restored.in_flight if restored is not None else ():
             name = _channel_name(channel.sender, channel.receiver, channel.edge)
-            rows = [_encode(row).decode() for row in channel.rows]
+            rows = _messages(channel)
             self._channels[name] = _Channel(rows, [{} for _ in rows], len(rows))
         self._at_end: dict[str, _Cut] = {}
         """The position of each process after its last event."""
@@ -300,9 +300,7 @@ class _Run:
         self, view: SnapshotView, cuts: Mapping[str, _Cut]
     ) -> Iterator[tuple[Sign, str, str]]:
         stored = {
-            _channel_name(entry.sender, entry.receiver, entry.edge): [
-                _encode(row).decode() for row in entry.rows
-            ]
+            _channel_name(entry.sender, entry.receiver, entry.edge): _messages(entry)
             for entry in view.in_flight
         }
         for name in dict.fromkeys((*self._channels, *stored)):
@@ -421,6 +419,14 @@ def _with_barriers(plan: TrialPlan, channel: str) -> Sign:
     number = int(channel.partition("#")[2] or 0)
     feedback = number >= len(edges) or edges[number].feedback
     return _LOOP_STATE if feedback or not plan.checkpoints.overtakes else _OVERTAKEN_STATE
+
+
+def _messages(channel: InFlight) -> list[str]:
+    """Return what was in flight on a channel as it is noted when it is sent."""
+    return [
+        f"watermark {one.at_ms}" if isinstance(one, WatermarkInFlight) else _encode(one).decode()
+        for one in channel.elements
+    ]
 
 
 def _channel_name(sender: str, receiver: str, edge: int) -> str:

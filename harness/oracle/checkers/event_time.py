@@ -107,6 +107,7 @@ class EventTime(StandardChecker):
             "watermarks": replay.watermarks,
             "state_entries": replay.states,
             "in_flight": replay.in_flight,
+            "stored_in_flight": replay.stored,
             "violations": len(replay.divergences),
         }
         if replay.divergences:

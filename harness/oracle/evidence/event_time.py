@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -53,7 +54,7 @@ from barrier_tck.harness.record.elements import (
     Took,
     TookWatermark,
 )
-from barrier_tck.harness.record.history import End, Row, SnapshotView
+from barrier_tck.harness.record.history import End, InFlight, Row, SnapshotView, WatermarkInFlight
 from barrier_tck.harness.workloads.event_time import BOUND, IDLE_AFTER
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.workload import split_name
@@ -226,6 +227,8 @@ class EventTimeReplay:
     """Entries of state that were compared."""
     in_flight: int = 0
     """Watermarks that restored checkpoints had in flight."""
+    stored: int = 0
+    """Elements in flight that completed checkpoints hold, all of them compared."""
     _saved: dict[tuple[int, str], SavedSubtask] = field(default_factory=dict)
     _states: dict[tuple[int, str], dict[tuple[str, str], dict[str, Any]]] = field(default_factory=dict)
     _traces: dict[tuple[int, str], _Trace] = field(default_factory=dict)
@@ -233,6 +236,8 @@ class EventTimeReplay:
     """(attempt, channel) -> what was in flight on it when the attempt began."""
     _attempt_of: dict[int, int] = field(default_factory=dict)
     """Checkpoint -> the attempt in which it was taken."""
+    _flying: dict[int, dict[str, list[Labelled]]] = field(default_factory=dict)
+    """Checkpoint -> channel -> what it had in flight."""
     _reached: dict[tuple[int | None, str], Counter[bytes]] = field(default_factory=dict)
     """(checkpoint, sink vertex) -> what had reached it."""
 
@@ -254,6 +259,7 @@ class EventTimeReplay:
                 self._collect(trace)
         for view in self.context.history.checkpoints:
             self._check_state(view)
+            self._check_stored(view)
         if attempts:
             self._check_output(attempts[-1])
 
@@ -296,7 +302,7 @@ class EventTimeReplay:
         traces = {trace.of.subtask: trace for (number, _), trace in self._traces.items() if number == attempt}
         restored = next(iter(trace.of.restored for trace in traces.values()), None)
         before = self._in_flight(restored) if restored is not None else {}
-        if restored is not None and not self._is_same_job(restored, attempt):
+        if restored is not None:
             before = self._taken_over(traces, before)
         for trace in traces.values():
             for channel, taken in trace.taken.items():
@@ -331,10 +337,12 @@ class EventTimeReplay:
     def _taken_over(
         self, traces: Mapping[str, _Trace], before: Mapping[str, Sequence[Labelled]]
     ) -> dict[str, list[Labelled]]:
-        """Return channel -> what of the records in flight of the job as it was comes first on it, by what was taken.
+        """Return channel -> what of the records in flight comes first on it, in part by what was taken.
 
-        What one channel had in flight comes in its order, mixed with that of others. What was not taken before the
-        attempt ended stands last, on one of the channels.
+        Where neither end of an edge has another parallelism, what was sent on a channel comes again on it. Elsewhere,
+        what one channel had in flight comes in its order, mixed with that of others, and on any channel. So does what
+        had been in flight when the job was rescaled before. What was not taken before the attempt ended stands last, on
+        one of the channels.
         """
         found: dict[str, list[Labelled]] = {}
         shared: dict[str, _Queues] = {}
@@ -346,6 +354,14 @@ class EventTimeReplay:
                 channels_of.setdefault(edge_of_input(channel), []).append(channel)
             for name, channels in channels_of.items():
                 edge = _edge_of(plan.job, channels[0])
+                if self._is_as_it_was(edge, trace):
+                    mixed = [pair for channel in channels for pair in before.get(channel, ()) if pair[0]]
+                    queues = _Queues(mixed, ())
+                    for channel in channels:
+                        sent_on_it = [pair for pair in before.get(channel, ()) if not pair[0]]
+                        found[channel] = [*queues.taken_first(trace.taken[channel]), *sent_on_it]
+                    found[channels[0]] += queues.left()
+                    continue
                 own = [
                     (f"{label}|{origin}" if label else origin, atom)
                     for origin, atoms in before.items()
@@ -363,6 +379,17 @@ class EventTimeReplay:
                     if edge.by is Spread.HASH or self._is_heir(one[0].rpartition("|")[2], trace)
                 ]
         return found
+
+    def _is_as_it_was(self, edge: EdgePlan, trace: _Trace) -> bool:
+        """Return whether neither end of an edge has another parallelism than in the job of the checkpoint."""
+        restored, attempt = trace.of.restored, trace.of.attempt
+        if restored is None or self._is_same_job(restored, attempt):
+            return True
+        was, now = self._plan(self._attempt_of[restored]).job, self._plan(attempt).job
+        return all(
+            was.vertex(name).parallelism == now.vertex(name).parallelism
+            for name in (edge.source, edge.target)
+        )
 
     def _is_heir(self, origin: str, trace: _Trace) -> bool:
         """Return whether a subtask takes the place of a former receiver, whose records have no key."""
@@ -400,6 +427,8 @@ class EventTimeReplay:
 
     def _in_flight(self, checkpoint: int) -> dict[str, list[Labelled]]:
         """Return channel -> what a checkpoint had in flight, by what its senders had sent and its receivers taken."""
+        if checkpoint in self._flying:
+            return self._flying[checkpoint]
         took = self._attempt_of.get(checkpoint)
         found: dict[str, list[Labelled]] = {}
         for (number, _), sender in self._traces.items():
@@ -414,7 +443,35 @@ class EventTimeReplay:
                     queues.take(atom, came)
                 found[channel] = queues.left(until)
                 self._check_cut(checkpoint, channel, found[channel], queues.sent_and_taken > until)
+        self._flying[checkpoint] = found
         return found
+
+    def _check_stored(self, view: SnapshotView) -> None:
+        """Compare what a completed checkpoint holds of each channel with what was in flight."""
+        attempt = self._attempt_of.get(view.checkpoint)
+        if view.problem is not None or attempt is None:
+            return
+        stored = {f"{one.sender}->{one.receiver}#{one.edge}": list(_stored(one)) for one in view.in_flight}
+        due = self._in_flight(view.checkpoint)
+        edges: dict[tuple[str, str], list[str]] = {}
+        for channel in dict.fromkeys((*due, *stored)):
+            edges.setdefault((edge_of_input(channel), _receiver(channel)), []).append(channel)
+        for channels in edges.values():
+            # What was in flight when the job was rescaled may be on any channel of its edge.
+            is_mixed = any(label for channel in channels for label, _ in due.get(channel, ()))
+            for together in [channels] if is_mixed else [[channel] for channel in channels]:
+                wanted, got = (
+                    [pair for one in together for pair in held.get(one, ())] for held in (due, stored)
+                )
+                self.stored += len(got)
+                problem = _mixed_problem(wanted, got) if is_mixed else _stored_problem(wanted, got)
+                if problem is not None:
+                    sentence = f"checkpoint {view.checkpoint} has what was in flight on {together[0]} wrong: {problem}"
+                    self.divergences.append(
+                        Divergence(
+                            Wrong.CUT, sentence, together[0], attempt=attempt, checkpoint=view.checkpoint
+                        )
+                    )
 
     def _check_cut(self, checkpoint: int, channel: str, left: Sequence[Labelled], is_ahead: bool) -> None:
         checkpoints = self.context.plan.checkpoints
@@ -1037,6 +1094,47 @@ def _frozen(row: Row) -> bytes:
 
 def _added_up(parts: Iterable[Counter[bytes]]) -> Counter[bytes]:
     return sum(parts, Counter[bytes]())
+
+
+def _stored(channel: InFlight) -> Iterator[Labelled]:
+    for one in channel.elements:
+        if isinstance(one, WatermarkInFlight):
+            yield one.origin, ("watermark", (one.at_ms, one.idle))
+        else:
+            yield "", ("row", one)
+
+
+def _stored_problem(wanted: Sequence[Labelled], got: Sequence[Labelled]) -> str | None:
+    """Return what is wrong with what a checkpoint holds of a channel."""
+    for place, (must, found) in enumerate(zip_longest(wanted, got, fillvalue=("", None))):
+        if must != found:
+            return f"element {place} is {_shown(found[1])}, and must be {_shown(must[1])}"
+    return None
+
+
+def _mixed_problem(wanted: Sequence[Labelled], got: Sequence[Labelled]) -> str | None:
+    """Return what is wrong with what a checkpoint holds of channels, if the order of each former channel is known, and
+    not that of all of them together. Rows do not show from which of them they came.
+    """
+    for label in dict.fromkeys(label for label, _ in (*wanted, *got)):
+        must, found = (
+            [atom for name, atom in one if name == label and atom[0] == "watermark"] for one in (wanted, got)
+        )
+        # Those that were sent in the attempt are in line on several channels.
+        if must != found if label else Counter(must) != Counter(found):
+            return f"it has the watermarks {_times_of(found)}, and must have {_times_of(must)}"
+    rows = [[atom[1] for _, atom in one if atom[0] == "row"] for one in (wanted, got)]
+    for verb, ours, others in (("lacks", *rows), ("has too many of", rows[1], rows[0])):
+        left = Counter(map(_frozen, others))
+        for row in ours:
+            left[_frozen(row)] -= 1
+            if left[_frozen(row)] < 0:
+                return f"it {verb} {row}"
+    return None
+
+
+def _times_of(marks: Sequence[Atom]) -> str:
+    return ", ".join(map(_shown, marks)) or "none"
 
 
 def _shown(atom: Atom | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.harness.record.history import InFlight, Row
+from barrier_tck.harness.record.history import InFlight, Row, WatermarkInFlight
 
 FORMAT, VERSION = "channel-state", 1
 WATERMARK = b"watermark:"
@@ -95,25 +95,50 @@ def _each_frame(content: bytes) -> Iterator[tuple[str, _Channel, list[_Buffer]]]
         if content[:1] != b"\n":
             raise NotChannelState("a frame does not end with a newline")
         content = content[1:]
-        channel = frame["channel"]
-        ends = (f"{channel[end]['vertex']}[{channel[end]['index']}]" for end in ("sender", "receiver"))
-        yield frame["direction"], (*ends, int(channel["edge"])), buffers  # type: ignore[misc]
+        yield frame["direction"], _channel(frame["channel"]), buffers
 
 
 def _in_flight(
     channel: _Channel, at_receiver: list[_Buffer], at_sender: list[_Buffer], encoding: str
 ) -> InFlight:
     rows: list[Row] = []
+    watermarks: list[WatermarkInFlight] = []
     batch = b""
     torn = False
     for data, more in (*at_receiver, *at_sender):
         batch, torn = batch + data, more
         if not more:
-            rows += _rows(batch, encoding) if not batch.startswith(WATERMARK) else ()
+            if batch.startswith(WATERMARK):
+                watermarks.append(_watermark(batch.removeprefix(WATERMARK), len(rows)))
+            else:
+                rows += _rows(batch, encoding)
             batch = b""
     sender, receiver, edge = channel
     problem = "its last batch is not whole: neither end holds the rest of it" if torn else ""
-    return InFlight(sender, receiver, edge, tuple(rows), len(at_receiver), len(at_sender), problem)
+    held = len(at_receiver), len(at_sender)
+    return InFlight(sender, receiver, edge, tuple(rows), *held, problem, tuple(watermarks))
+
+
+def _watermark(data: bytes, behind: int) -> WatermarkInFlight:
+    try:
+        fields = json.loads(data)
+        origin = "|".join(channel_name(one) for one in fields["origin"])
+        return WatermarkInFlight(behind, int(fields["at_ms"]), bool(fields["idle"]), origin)
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotChannelState(f"a watermark does not have the documented form: {error!r}") from error
+
+
+def channel_name(channel: Mapping[str, Any]) -> str:
+    """Return the name of a channel that the format describes: ``sender->receiver#edge``."""
+    sender, receiver, edge = _channel(channel)
+    return f"{sender}->{receiver}#{edge}"
+
+
+def _channel(channel: Mapping[str, Any]) -> _Channel:
+    sender, receiver = (
+        f"{channel[end]['vertex']}[{channel[end]['index']}]" for end in ("sender", "receiver")
+    )
+    return sender, receiver, int(channel["edge"])
 
 
 def _extension(code: int, data: memoryview) -> datetime | date | Decimal:

@@ -30,7 +30,7 @@ from barrier_tck.harness.oracle.evidence.stored_channels import NotChannelState,
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
-from barrier_tck.harness.record.history import History, InFlight, Row, SnapshotView
+from barrier_tck.harness.record.history import History, InFlight, Row, SnapshotView, WatermarkInFlight
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
@@ -39,7 +39,9 @@ from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.lineage import Lineage, source
 from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
+from barrier_tck.reference_impl.operators.elements import encode_watermark
 from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.storage.channel_state import Fragment, encode
 from tests.harness.oracle.oracle_histories import a_context, a_plan, input_of, positions_at, right_view
 from tests.test_tidy import ROOT
@@ -131,6 +133,24 @@ def test_a_batch_that_neither_end_holds_to_its_end_is_told() -> None:
     rest = {"source[0]": a_file(frame("output", (data[4:], False)))}
     (whole,) = records_in_flight(at_receiver | rest)
     assert (ids(whole), whole.problem) == ([1, 7, 8], "")
+
+
+def test_watermarks_stand_in_their_place_among_the_records() -> None:
+    was = ChannelId(SubtaskId("source", 3), SubtaskId("totals", 1), 0)
+    marks = [encode_watermark(Watermark(7)), encode_watermark(Watermark(9, True, (was, was)))]
+    content = a_file(
+        frame("input", (batch(1), False), (marks[0], False), (batch(2, 3), False), (marks[1], False))
+    )
+    (found,) = records_in_flight({"totals[0]": content})
+    name = "source[3]->totals[1]#0"
+    first, last = WatermarkInFlight(1, 7), WatermarkInFlight(3, 9, True, f"{name}|{name}")
+    assert (ids(found), found.watermarks) == ([1, 2, 3], (first, last))
+    assert found.elements == [found.rows[0], first, *found.rows[1:], last]
+
+
+def test_a_watermark_of_another_form_is_refused() -> None:
+    with pytest.raises(NotChannelState, match="watermark"):
+        records_in_flight({"totals[0]": a_file(frame("input", (b'watermark:{"at_ms":"soon"}', False)))})
 
 
 @given(st.data())
