@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class Trial:
     plan_file: Path
     job: JobView
     """What the system says of the plan's job."""
+    trace: tuple[str, ...] = ()
+    """Its steps, one line each, if the system has a trace (``docs/trace.md``)."""
 
     def subtask(self, aim: str) -> str:
         """Return what the system calls the subtask that a plan of the suite names by its role."""
@@ -225,6 +228,13 @@ class Trials:
         assert_valid(trial)
         return trial
 
+    def valid_and_forgotten(self, plan: TrialPlan) -> Trial:
+        """Run a plan as ``valid`` does, and keep nothing of it: for a test that runs a plan at hundreds of places."""
+        trial = self.valid(plan)
+        self._known = {key: known for key, known in self._known.items() if known is not trial}
+        shutil.rmtree(trial.plan_file.parent)
+        return trial
+
     def all_valid(self, plan: TrialPlan) -> tuple[Trial, ...]:
         """Run a plan under several seeds and assert that every trial is valid and that its faults fired.
 
@@ -294,4 +304,5 @@ class Trials:
         result = execute(plan, self.system, directory)
         if result.history is None:
             raise AssertionError(f"the system could not run the plan {plan_file}: {result.record.end_reason}")
-        return Trial(result.record, result.history, plan_file, self.system.job(result.record.plan))
+        job = self.system.job(result.record.plan)
+        return Trial(result.record, result.history, plan_file, job, result.trace)

@@ -86,7 +86,7 @@ def _check_after(trigger: After, subtasks: Sequence[str], path: str) -> None:
     _require_subtask(trigger.subtask, subtasks, f"{path}.subtask")
 
 
-def _require_within(value: int, least: int, unit: Unit, path: str) -> None:
+def _require_within(value: float, least: int, unit: Unit, path: str) -> None:
     if not least <= value <= unit.most:
         raise ScheduleError(f"{path} is {value}; it must be between {least} and {unit.most}")
 

@@ -22,7 +22,7 @@ def describe(trigger: Trigger) -> str:
     """Return a phrase such as ``after snapshot_taken of totals[0], 2nd time`` or ``at 120 ms``."""
     match trigger:
         case At(time_ms=time_ms):
-            return f"at {time_ms} ms"
+            return f"at {time_ms:.10g} ms"
         case After(point=point, subtask=subtask, nth=nth):
             of_subtask = "" if subtask is None else f" of {subtask}"
             return f"after {point.value}{of_subtask}, {ordinal(nth)} time"

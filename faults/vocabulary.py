@@ -114,7 +114,8 @@ PHASE_OF_POINT: dict[ProtocolPoint, Phase] = {
 class At(msgspec.Struct, frozen=True, tag="at", forbid_unknown_fields=True):
     """Fire at a time after the first attempt began to run."""
 
-    time_ms: int
+    time_ms: int | float
+    """In milliseconds. Drawn plans have whole ones; where time is virtual, a fraction lies between any two steps."""
 
 
 class After(msgspec.Struct, frozen=True, tag="after", forbid_unknown_fields=True):

@@ -7,7 +7,8 @@ so clocks that disagree do not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,6 +18,8 @@ from barrier_tck.reports.clocks import in_line
 from barrier_tck.reports.wording import control_name, plural, way_name
 
 AT_LEAST_ONCE = "at_least_once"
+LATE_OUTPUT = "late"
+"""The side output with the records that came behind the allowed lateness."""
 
 
 class Side(Enum):
@@ -60,6 +63,25 @@ class Batch:
     """None if the note is missing."""
     taken_ms: float | None
     """None if it was not taken, or much later."""
+    watermark_ms: int | None = None
+    """What it says if it is a watermark, which has its place among the batches: an event time in ms of the epoch."""
+    idle: bool = False
+    """A watermark: whether its sender is idle from here on."""
+
+    @property
+    def is_watermark(self) -> bool:
+        """Whether it is a watermark, and holds no records."""
+        return self.watermark_ms is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """For some time a subtask had said that it is idle, so that no watermark waited for it (EVT-1)."""
+
+    subtask: str
+    from_ms: float
+    until_ms: float | None
+    """None if it did not end while this was logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +107,8 @@ class ChannelCut:
     """Batches of the channel that the snapshot holds."""
     batches: tuple[Batch, ...]
     barriers: tuple[Barrier, ...]
+    output: str = ""
+    """The side output that it carries, for instance ``late``; empty: the main output."""
 
     @property
     def crossing(self) -> int:
@@ -108,6 +132,24 @@ class ChannelCut:
             return 0
         return max(0, self.kept - max(0, self.crossing))
 
+    @property
+    def watermark_sent(self) -> int | None:
+        """Return the last watermark (ms) that was sent before the cut; None if none was, or it was not logged."""
+        return self._last_watermark(self.sent)
+
+    @property
+    def watermark_taken(self) -> int | None:
+        """Return the last watermark (ms) that was taken before the cut; None if none was, or it was not logged."""
+        return self._last_watermark(self.taken)
+
+    def _last_watermark(self, before: int | None) -> int | None:
+        passed = [
+            batch.watermark_ms
+            for batch in self.batches
+            if before is not None and batch.position < before and batch.is_watermark
+        ]
+        return passed[-1] if passed else None
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCut:
@@ -128,6 +170,13 @@ class CheckpointCut:
     channels: tuple[ChannelCut, ...]
     shifted_ms: float = 0.0
     """By how much the clocks of processes were adjusted, at most."""
+    idle: tuple[Idle, ...] = ()
+    """When which subtask was idle, as far as that was logged."""
+
+    @property
+    def has_event_time(self) -> bool:
+        """Whether watermarks passed its channels."""
+        return any(batch.is_watermark for channel in self.channels for batch in channel.batches)
 
     @property
     def without_snapshot(self) -> tuple[str, ...]:
@@ -174,6 +223,16 @@ class CheckpointCut:
                 else "and none forwards: no channel holds anything"
             )
             sentences.append(f"A consistent cut: no batch crosses it backwards, {flight}.")
+        watermarks = sum(
+            batch.is_watermark and batch.side is Side.IN_FLIGHT
+            for channel in self.channels
+            for batch in channel.batches
+        )
+        if watermarks:
+            sentences.append(
+                f"{plural(watermarks, 'watermark is', 'watermarks are')} among what is in flight: the "
+                f"{self.control} overtook {'it' if watermarks == 1 else 'them'} together with the records."
+            )
         for what, subtasks in (
             ("Finished before it", self.finished),
             ("Without a snapshot", self.without_snapshot),
@@ -220,8 +279,9 @@ def cut_of(record: TrialRecord, trace_events: Iterable[TraceEvent], checkpoint: 
             else Lane(name, None, finished=completed and name not in parts)
             for name in subtasks
         ),
-        channels=_channels(mine, of_subtask, checkpoint),
+        channels=_channels(mine, of_subtask, checkpoint, _side_outputs(record)),
         shifted_ms=shifted_ms,
+        idle=_idle(mine),
     )
 
 
@@ -230,8 +290,36 @@ def checkpoints_traced(trace_events: Iterable[TraceEvent]) -> tuple[int, ...]:
     return tuple(sorted({event.checkpoint for event in trace_events if isinstance(event, CutTaken)}))
 
 
+def _side_outputs(record: TrialRecord) -> dict[tuple[str, str, int], str]:
+    """Return the side output that each edge carries: by both vertices, and its number between them."""
+    found: dict[tuple[str, str, int], str] = {}
+    numbers: Counter[tuple[str, str]] = Counter()
+    for edge in record.plan.job.edges:
+        ends = (edge.source, edge.target)
+        found[(*ends, numbers[ends])] = edge.output
+        numbers[ends] += 1
+    return found
+
+
+def _idle(trace_events: Sequence[TraceEvent]) -> tuple[Idle, ...]:
+    """Return when each subtask was idle: from a watermark that says so to one that says otherwise, or its end."""
+    since: dict[str, float] = {}
+    found: list[Idle] = []
+    for event in trace_events:
+        if not isinstance(event, Sent) or (event.watermark_ms is None and event.what is not What.END):
+            continue
+        if event.idle:
+            since.setdefault(event.subtask, event.at_ms)
+        elif event.subtask in since:
+            found.append(Idle(event.subtask, since.pop(event.subtask), event.at_ms))
+    return (*found, *(Idle(subtask, from_ms, None) for subtask, from_ms in since.items()))
+
+
 def _channels(
-    trace_events: Sequence[TraceEvent], cuts: dict[str, CutTaken], checkpoint: int
+    trace_events: Sequence[TraceEvent],
+    cuts: dict[str, CutTaken],
+    checkpoint: int,
+    side_outputs: Mapping[tuple[str, str, int], str],
 ) -> tuple[ChannelCut, ...]:
     sent: dict[str, list[Sent]] = {}
     taken: dict[str, list[Taken]] = {}
@@ -254,6 +342,7 @@ def _channels(
             cuts,
             checkpoint,
             [entry for entry in kept if name in entry.inputs or name in entry.outputs],
+            side_outputs.get(_edge(name), ""),
         )
         for name in names
     )
@@ -266,6 +355,7 @@ def _channel(
     cuts: dict[str, CutTaken],
     checkpoint: int,
     kept: Sequence[InFlightKept],
+    output: str,
 ) -> ChannelCut:
     sender = sent[0].subtask if sent else next((cut.subtask for cut in cuts.values() if name in cut.sent), "")
     receiver = (
@@ -288,6 +378,9 @@ def _channel(
                 _side(position, sent_before, taken_before, held),
                 out.at_ms if out is not None else None,
                 into.at_ms if into is not None else None,
+                # Of a batch that was restored, its sender does not log what it is.
+                logged.watermark_ms if logged.watermark_ms is not None or into is None else into.watermark_ms,
+                logged.idle or (into is not None and into.idle),
             )
         )
     return ChannelCut(
@@ -299,6 +392,7 @@ def _channel(
         sum(held),
         tuple(batches),
         _barriers(sent, taken, checkpoint),
+        output,
     )
 
 
@@ -328,17 +422,25 @@ def _side(position: int, sent: int | None, taken: int | None, kept: tuple[int, i
 
 
 def _barriers(sent: Sequence[Sent], taken: Sequence[Taken], checkpoint: int) -> tuple[Barrier, ...]:
-    """Return the barriers of the checkpoint on a channel: usually one, of which both ends were logged.
+    """Return the barrier of the checkpoint on a channel, if one was logged.
 
-    A barrier that moves ahead in its output buffer was sent twice, and one that is announced and read was taken twice:
-    the last note counts.
+    One that moves ahead in its output buffer was sent twice, and what counts is when it did. One that overtakes at its
+    receiver was taken twice, first when it arrived ahead of what waits there and last when it was read at its place;
+    what counts is the first time, with which the snapshot began.
     """
     left = [event.at_ms for event in sent if event.what is What.BARRIER and event.checkpoint == checkpoint]
     came = [event.at_ms for event in taken if event.what is What.BARRIER and event.checkpoint == checkpoint]
-    if left and came:
-        both = min(len(left), len(came))
-        return tuple(Barrier(*ends) for ends in zip(left[-both:], came[-both:], strict=True))
-    return (Barrier(left[-1] if left else None, came[-1] if came else None),) if left or came else ()
+    sent_ms = left[-1] if left else None
+    behind = [at_ms for at_ms in came if sent_ms is None or at_ms >= sent_ms] or came[-1:]
+    taken_ms = behind[0] if behind else None
+    return () if sent_ms is None and taken_ms is None else (Barrier(sent_ms, taken_ms),)
+
+
+def _edge(name: str) -> tuple[str, str, int]:
+    """Return the edge that a channel is on: sending and receiving vertex, and its number between the two."""
+    ends, _, number = name.partition("#")
+    sender, receiver = (end.rpartition("[")[0] for end in _ends(ends))
+    return sender, receiver, int(number) if number.isdecimal() else 0
 
 
 def _ends(name: str) -> tuple[str, str]:

@@ -18,10 +18,11 @@ from barrier_tck.harness.record.run_reader import read_message_trace
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.cut import CheckpointCut, NoCut, checkpoints_traced, cut_of
+from barrier_tck.reports.drawn_watermarks import Mark
 from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.ranking import timeline_trials
 from barrier_tck.reports.run_totals import verdict_of
-from barrier_tck.reports.space_time import CutDiagram, diagram_of, legend
+from barrier_tck.reports.space_time import CutDiagram, diagram_of, legend, legend_of_marks
 
 DIRECTORY = "cuts"
 """The pages, relative to the run directory."""
@@ -70,6 +71,11 @@ class CutView:
     def legend(self) -> tuple[tuple[str, str], ...]:
         """Return style and meaning of the lines in it."""
         return legend(self.diagram, self.cut.control)
+
+    @property
+    def legend_of_marks(self) -> tuple[tuple[Mark, str], ...]:
+        """Return the marks in it, and what they mean."""
+        return legend_of_marks(self.diagram, self.cut.control)
 
 
 def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:

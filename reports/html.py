@@ -45,7 +45,7 @@ VALID_ROWS_OPEN = 25
 """The number of them that are not folded."""
 
 LINES_INLINED_MAX = 800
-"""How many lines of cut diagrams, and of their tables, the page holds."""
+"""How many lines and marks of cut diagrams, and lines of their tables, the page holds."""
 
 PLOTLY = "plotly-basic.min.js.gz"
 """The library's file: the npm package ``plotly.js-basic-dist-min``, unchanged (reports/README.md)."""
@@ -162,7 +162,8 @@ def _inlined(cuts: Sequence[CutView]) -> frozenset[str]:
     """Return the anchors of the diagrams that the page holds; each has a page of its own too."""
     chosen, room = [], LINES_INLINED_MAX
     for view in cuts:
-        room -= len(view.diagram.lines) + len(view.cut.channels)
+        drawn = view.diagram
+        room -= len(drawn.lines) + len(drawn.marks) + len(drawn.labels) + len(view.cut.channels)
         if room >= 0:
             chosen.append(view.anchor)
     return frozenset(chosen)
@@ -303,6 +304,7 @@ def templates() -> jinja2.Environment:
     environment.filters["fault_colour"] = wording.fault_colour
     environment.filters["fault_name"] = wording.fault_name
     environment.filters["duration"] = wording.duration
+    environment.filters["event_time"] = wording.event_time
     environment.filters["moment"] = wording.moment
     environment.filters["measurement"] = lambda value, name: wording.measurement(name, value)
     environment.filters["measured_name"] = wording.measured_name

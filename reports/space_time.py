@@ -6,11 +6,23 @@ what is nearest to it. ``CutDiagram.left_out`` says what is not drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from barrier_tck.reports.cut import Batch, ChannelCut, CheckpointCut, Side
+from barrier_tck.reports.cut import AT_LEAST_ONCE, LATE_OUTPUT, Batch, ChannelCut, CheckpointCut, Side
+from barrier_tck.reports.drawn_watermarks import (
+    DrawnBatch,
+    Ends,
+    Label,
+    Mark,
+    arrivals,
+    labels,
+    late_records,
+    overtakings,
+    watermark_name,
+)
 from barrier_tck.reports.wording import duration, one_line, plural
 
 LINES_MAX = 600
@@ -21,6 +33,10 @@ NEAR_MAX = 6
 """How many batches that do not cross the cut are drawn on each side of it, for each channel, if there is room."""
 NEAR_LINES = 120
 """How many of them are drawn of all channels together, or one on each side of each channel: more is a thicket."""
+WATERMARKS_NEAR_MAX = 3
+"""The same for watermarks, which are drawn beside those batches."""
+WATERMARKS_NEAR_LINES = 72
+"""How many of them are drawn of all channels together, or one on each side of each channel."""
 
 _MARGIN, _TOP, _BOTTOM = 34, 34, 30
 _WIDTH_MIN, _WIDTH_MAX, _EVENT_PIXELS = 940, 1_400, 7
@@ -79,6 +95,16 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleTime:
+    """A piece of a lane during which its subtask was idle."""
+
+    x1: float
+    x2: float
+    y: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
 class CutDiagram:
     """Everything that the template draws; lengths in pixels."""
 
@@ -96,6 +122,10 @@ class CutDiagram:
     """A little before the cut begins: what a narrow window shows first."""
     left_out: str
     """A sentence about what is not drawn; empty if everything is."""
+    idle: tuple[IdleTime, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    labels: tuple[Label, ...] = ()
+    """The values of watermarks, where there is room."""
 
     @property
     def is_crowded(self) -> bool:
@@ -105,7 +135,13 @@ class CutDiagram:
     @property
     def styles(self) -> tuple[str, ...]:
         """Return the styles that occur, for a legend."""
-        return tuple(dict.fromkeys(line.style for line in self.lines))
+        idle = ("idle",) if self.idle else ()
+        return tuple(dict.fromkeys((*(line.style for line in self.lines), *idle)))
+
+    @property
+    def mark_styles(self) -> tuple[str, ...]:
+        """Return the styles of marks that occur."""
+        return tuple(dict.fromkeys(mark.style for mark in self.marks))
 
 
 def diagram_of(cut: CheckpointCut) -> CutDiagram:
@@ -134,26 +170,30 @@ def _chosen(channels: Sequence[ChannelCut]) -> tuple[_Chosen, ...]:
     drawn = sum(len(b) if all_of_them else min(len(b), 2 * each) for b in crossing.values())
     sides = max(1, 2 * len(channels))
     near = min(NEAR_MAX, max(1, NEAR_LINES // sides), max(0, LINES_MAX - drawn) // sides)
+    left = max(0, LINES_MAX - drawn - near * sides)
+    near_watermarks = min(WATERMARKS_NEAR_MAX, max(1, WATERMARKS_NEAR_LINES // sides), left // sides)
     found, room = [], LINES_MAX
     for channel in channels:
         batches, bands = list(crossing[channel.name]), []
         if not all_of_them and len(batches) > 2 * each:
             bands.append((batches[0], batches[-1], len(batches) - 2 * each))
             batches = batches[:each] + batches[-each:]
-        batches += _nearest(channel, near)
+        batches += _nearest(channel, near, watermarks=False)
+        batches += _nearest(channel, near_watermarks, watermarks=True)
         batches = batches[:room]
         room -= len(batches)
         found.append(_Chosen(channel, tuple(batches), tuple(bands)))
     return tuple(found)
 
 
-def _nearest(channel: ChannelCut, near: int) -> list[Batch]:
-    """Return the batches nearest to the cut that do not cross it."""
+def _nearest(channel: ChannelCut, near: int, *, watermarks: bool) -> list[Batch]:
+    """Return the batches with records, or the watermarks, nearest to the cut that do not cross it."""
     if not near:
         return []
-    before = [batch for batch in channel.batches if batch.side is Side.BEFORE]
-    after = [batch for batch in channel.batches if batch.side is Side.AFTER]
-    unknown = [batch for batch in channel.batches if batch.side is Side.UNKNOWN]
+    found = [batch for batch in channel.batches if batch.is_watermark is watermarks]
+    before = [batch for batch in found if batch.side is Side.BEFORE]
+    after = [batch for batch in found if batch.side is Side.AFTER]
+    unknown = [batch for batch in found if batch.side is Side.UNKNOWN]
     known = channel.sent if channel.sent is not None else channel.taken
     place = sum(1 for batch in unknown if known is None or batch.position < known)
     return [*before[-near:], *after[:near], *unknown[max(0, place - near) : place + near]]
@@ -175,6 +215,9 @@ class _Drawing:
         """Time -> how much happens before it."""
         self._width = int(min(_WIDTH_MAX, max(_WIDTH_MIN, _EVENT_PIXELS * places[-1])))
         self._barriers_left = BARRIERS_MAX
+        self._cut_x = {lane.subtask: self._x(lane.at_ms) for lane in cut.lanes}
+        self._barriers_drawn: dict[str, list[Ends]] = {}
+        """Channel -> the lines of its barriers that are drawn."""
 
     def diagram(self) -> CutDiagram:
         lanes = tuple(
@@ -186,6 +229,12 @@ class _Drawing:
             for lane in self._cut.lanes
         )
         lines = sorted(self._lines(), key=lambda line: _LAYERS.index(line.style))
+        drawn, control = tuple(self._drawn()), f"{self._cut.control} {self._cut.checkpoint}"
+        marks = (
+            *arrivals(drawn),
+            *late_records(drawn, LATE_OUTPUT),
+            *overtakings(drawn, self._barriers_drawn, control),
+        )
         cut_x = [lane.cut_x for lane in lanes if lane.cut_x is not None]
         begins_x = max(0, round(min(cut_x)) - _BEFORE_THE_CUT) if cut_x else 0
         return CutDiagram(
@@ -199,6 +248,9 @@ class _Drawing:
             min(max(cut_x[0] if cut_x else 0.0, 70.0), self._width - 70.0),
             begins_x,
             self._left_out(),
+            tuple(self._idle()),
+            marks,
+            labels(drawn, self._width),
         )
 
     def _weights(self) -> dict[float, float]:
@@ -226,6 +278,12 @@ class _Drawing:
         share = _BY_RANK * by_rank + (1 - _BY_RANK) * by_time
         return round(_MARGIN + (self._width - 2 * _MARGIN) * share, 1)
 
+    def _near(self, time: float) -> float:
+        """Return the place of the first event that is drawn at a time or after it."""
+        x = self._x(self._times[bisect_left(self._times, time)])
+        assert x is not None
+        return x
+
     def _ticks(self) -> tuple[tuple[float, str], ...]:
         """Return about one time for each ``_TICK_PIXELS``, at events."""
         found: list[tuple[float, str]] = []
@@ -240,14 +298,44 @@ class _Drawing:
         for chosen in self._chosen:
             channel = chosen.channel
             for batch in chosen.batches:
-                early = batch.side is Side.EARLY and self._cut.mode == "at_least_once"
-                style = "early-allowed" if early else batch.side.value
-                title = f"{channel.name}: batch {batch.position}, {_size(batch)}"
-                yield from self._line(channel, style, title, batch.sent_ms, batch.taken_ms)
+                title = f"{channel.name}: {_what(batch)}"
+                yield from self._line(channel, self._style(batch), title, batch.sent_ms, batch.taken_ms)
             for barrier in channel.barriers[: self._barriers_left]:
                 self._barriers_left -= 1
+                ends = self._ends(channel, barrier.sent_ms, barrier.taken_ms)
+                self._barriers_drawn.setdefault(channel.name, []).append(ends)
                 title = f"{channel.name}: {self._cut.control} {self._cut.checkpoint}"
                 yield from self._line(channel, "barrier", title, barrier.sent_ms, barrier.taken_ms)
+
+    def _style(self, batch: Batch) -> str:
+        if batch.side is Side.EARLY and self._cut.mode == AT_LEAST_ONCE:
+            return "early-allowed"
+        if batch.is_watermark and batch.side is Side.IN_FLIGHT:
+            return "watermark-flight"
+        return "watermark" if batch.is_watermark and batch.side not in _CROSSING else batch.side.value
+
+    def _ends(self, channel: ChannelCut, sent_ms: float | None, taken_ms: float | None) -> Ends:
+        return Ends(self._x(sent_ms), self._y[channel.sender], self._x(taken_ms), self._y[channel.receiver])
+
+    def _drawn(self) -> Iterator[DrawnBatch]:
+        """Yield every batch that is drawn, with its line."""
+        for chosen in self._chosen:
+            for batch in chosen.batches:
+                ends = self._ends(chosen.channel, batch.sent_ms, batch.taken_ms)
+                cut_x = self._cut_x.get(chosen.channel.receiver)
+                away = 0.0 if cut_x is None or ends.x2 is None else abs(ends.x2 - cut_x)
+                yield DrawnBatch(chosen.channel, batch, self._style(batch), ends, away)
+
+    def _idle(self) -> Iterator[IdleTime]:
+        """Yield the pieces of lanes that are drawn during which a subtask was idle."""
+        first, last = self._times[0], self._times[-1]
+        for one in self._cut.idle:
+            until_ms = last if one.until_ms is None else one.until_ms
+            if one.from_ms < last and until_ms > first:
+                x1, x2 = self._near(max(first, one.from_ms)), self._near(min(last, until_ms))
+                until = "while this was logged" if one.until_ms is None else f"until {duration(one.until_ms)}"
+                title = f"{one.subtask} is idle from {duration(one.from_ms)} {until}: nobody waits for its watermark"
+                yield IdleTime(x1, x2, self._y[one.subtask], one_line(title))
 
     def _line(
         self, channel: ChannelCut, style: str, what: str, sent_ms: float | None, taken_ms: float | None
@@ -286,8 +374,12 @@ class _Drawing:
                     yield Band(first.side.value, points, one_line(title))
 
     def _left_out(self) -> str:
-        near = sum(len(chosen.channel.batches) - _crossing(chosen.channel.batches) for chosen in self._chosen)
-        near_drawn = sum(len(chosen.batches) - _crossing(chosen.batches) for chosen in self._chosen)
+        near, near_drawn = (
+            sum(_beside(batches, watermarks=False) for batches in every) for every in self._all_and_drawn()
+        )
+        watermarks, watermarks_drawn = (
+            sum(_beside(batches, watermarks=True) for batches in every) for every in self._all_and_drawn()
+        )
         crossing = sum(_crossing(element.channel.batches) for element in self._chosen)
         crossing_drawn = sum(_crossing(chosen.batches) for chosen in self._chosen)
         really = sum(abs(entry.channel.crossing) for entry in self._chosen)
@@ -302,6 +394,12 @@ class _Drawing:
                 f"of the {near:,} other batches that were logged around the checkpoint the {near_drawn:,} nearest to "
                 "the cut are drawn"
             )
+        if watermarks > watermarks_drawn:
+            parts.append(
+                f"of the {watermarks:,} watermarks that do not cross it the {watermarks_drawn:,} nearest are drawn"
+            )
+        if self._cut.has_event_time:
+            parts.append("the value of a watermark is written where there is room")
         barriers = sum(len(item.channel.barriers) for item in self._chosen)
         if barriers > BARRIERS_MAX:
             parts.append(
@@ -309,12 +407,26 @@ class _Drawing:
             )
         parts.append(f"{self._cut.control}s of other checkpoints are left out")
         text = "; ".join(parts)
-        return f"{text[0].upper()}{text[1:]}. The table counts all batches that cross the cut."
+        counted = "The table counts all batches that cross the cut"
+        also = ", and a watermark as one of them" if self._cut.has_event_time else ""
+        return f"{text[0].upper()}{text[1:]}. {counted}{also}."
+
+    def _all_and_drawn(self) -> tuple[list[Sequence[Batch]], list[Sequence[Batch]]]:
+        """Return the batches that were logged, and those that are drawn, channel by channel."""
+        return [one.channel.batches for one in self._chosen], [one.batches for one in self._chosen]
 
 
-def _size(batch: Batch) -> str:
-    """Return how many records a batch holds; of one that was restored in flight this is not logged."""
-    return plural(batch.records, "record") if batch.records else "restored in flight"
+def _what(batch: Batch) -> str:
+    """Return what a batch is and how many records it holds; of one that was restored in flight this is not logged."""
+    if batch.is_watermark:
+        return watermark_name(batch)
+    size = plural(batch.records, "record") if batch.records else "restored in flight"
+    return f"batch {batch.position}, {size}"
+
+
+def _beside(batches: Sequence[Batch], *, watermarks: bool) -> int:
+    """Count the batches with records, or the watermarks, that do not cross the cut."""
+    return sum(batch.is_watermark is watermarks and batch.side not in _CROSSING for batch in batches)
 
 
 def _crossing(batches: Sequence[Batch]) -> int:
@@ -337,13 +449,26 @@ def _pieces(lanes: Sequence[DrawnLane], height: int) -> tuple[str, ...]:
     return tuple(" ".join(f"{x},{y:g}" for x, y in piece) for piece in whole)
 
 
-_LAYERS = ("before", "after", "unknown", "barrier", "flight", "early-allowed", "early", "extra", "lost")
+_LAYERS = (
+    "before",
+    "after",
+    "unknown",
+    "watermark",
+    "barrier",
+    "flight",
+    "watermark-flight",
+    "early-allowed",
+    "early",
+    "extra",
+    "lost",
+)
 """From the bottom to the top."""
 
 _MEANING = {
     "before": "before the cut at both ends",
     "after": "after the cut at both ends",
     "flight": "in flight, and held by the snapshot",
+    "watermark-flight": "in flight, and held by the snapshot",
     "lost": "in flight, and not in the snapshot",
     "extra": "held by the snapshot, though not in flight",
     "early": "backwards across the cut",
@@ -357,6 +482,9 @@ _LEGEND = {
     "unknown": "batch of a subtask without a snapshot",
     "barrier": "barrier",
     "flight": "in flight, held by the snapshot",
+    "watermark": "watermark, with its value",
+    "watermark-flight": "watermark in flight, held by the snapshot",
+    "idle": "idle: nobody waits for its watermark",
     "early-allowed": "came early (at least once)",
     "early": "backwards across the cut",
     "lost": "in flight, not in the snapshot",
@@ -369,3 +497,12 @@ def legend(diagram: CutDiagram, control: str) -> tuple[tuple[str, str], ...]:
     """Return style and meaning of the lines in a diagram; ``control`` is the name of what passes the channels."""
     known = {**_LEGEND, "barrier": control}
     return tuple((style, meaning) for style, meaning in known.items() if style in diagram.styles)
+
+
+def legend_of_marks(diagram: CutDiagram, control: str) -> tuple[tuple[Mark, str], ...]:
+    """Return each kind of mark in a diagram that its lines do not explain, in the middle of a small picture."""
+    known = {
+        "overtaken": f"here the {control} overtakes a watermark",
+        "late": "late records leave by their side output",
+    }
+    return tuple((Mark(style, 13, 6), text) for style, text in known.items() if style in diagram.mark_styles)

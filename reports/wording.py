@@ -6,7 +6,7 @@ import math
 import shlex
 import statistics
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from barrier_tck.faults.catalogue import BY_TAG
@@ -15,6 +15,11 @@ from barrier_tck.harness.record.records import NO_SHAPE, NOT_SMALLER, FindingGro
 from barrier_tck.harness.record.verdict import Verdict
 
 NO_PASS = "It is not a pass."
+
+_DATES_FROM_MS = 100_000_000_000
+"""From here on an event time is taken for milliseconds of the epoch: it is one of 1973 or later."""
+_NO_TIME_MS = 1 << 61
+"""Beyond this lie the watermarks that stand for no time: before the first one, and behind the last record."""
 
 MEANING = {
     Verdict.VALID: "Every property that was checked holds.",
@@ -91,6 +96,18 @@ def duration(milliseconds: float | None) -> str:
     if milliseconds < 120_000:
         return f"{milliseconds / 1_000:.2f} s"
     return f"{milliseconds / 60_000:.1f} min"
+
+
+def event_time(at_ms: int | None, *, short: bool = False) -> str:
+    """Return an event time as a number of ms, or as a date if it is one of 1973 or later; a dash for none."""
+    if at_ms is None:
+        return "–"
+    if abs(at_ms) >= _NO_TIME_MS:
+        return "the end of time" if at_ms > 0 else "none yet"
+    if abs(at_ms) < _DATES_FROM_MS:
+        return f"{at_ms:,}" + ("" if short else " ms")
+    when = datetime.fromtimestamp(at_ms // 1_000, UTC)
+    return f"{when:%m-%d %H:%M}" if short else f"{when:%Y-%m-%d %H:%M:%S}.{at_ms % 1_000:03d} UTC"
 
 
 def moment(text: str) -> str:

@@ -308,7 +308,7 @@ def _simpler_fault(scheduled: ScheduledFault, view: JobView) -> Iterator[Schedul
         yield ScheduledFault(simpler, trigger)
     match trigger:
         case At(time_ms=time_ms):
-            for earlier in down_from(time_ms, 0):
+            for earlier in down_from(int(time_ms), 0):
                 yield ScheduledFault(fault, At(earlier))
         case After(nth=nth):
             for sooner in down_from(nth, 1):

@@ -2,8 +2,9 @@
 
 A channel is named by its ends, as ``sender->receiver``, and ``#n`` follows if there are several between the same two.
 Batches of a channel are numbered from 0 in each attempt, by the sender in the order of sending and by the receiver in
-the order of reading; as channels are FIFO (BAR-2), the same number is the same batch. Batches in flight that the
-attempt restored at the receiver come before all others and have negative numbers. No oracle reads these lines.
+the order of reading; as channels are FIFO (BAR-2), the same number is the same batch. A watermark has its place among
+them, so it is a batch here, one without records. Batches in flight that the attempt restored at the receiver come
+before all others and have negative numbers. No oracle reads these lines.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class _OnChannel(_Line, frozen=True):
     """A batch: how many records it holds."""
     checkpoint: int | None = None
     """A barrier: its checkpoint."""
+    watermark_ms: int | None = None
+    """A watermark: the event time that it says, in milliseconds of the epoch."""
+    idle: bool = False
+    """A watermark: whether its sender expects nothing for now, so that nobody waits for it (EVT-1)."""
 
 
 class Sent(_OnChannel, frozen=True, tag="sent"):

@@ -193,10 +193,23 @@ class _Notes:
             self._keep(notes)
 
     def _batch(self, kind: type[Sent | Taken], end: _End, payload: Payload) -> None:
-        # A watermark has its place among the batches, and no record.
-        records = 0 if isinstance(payload, Watermark) else self._length(payload)
-        self._note(end, kind, What.BATCH, records, None)
+        if isinstance(payload, Watermark):
+            self._keep_note(end, self._watermark(kind, end, payload))
+        else:
+            self._note(end, kind, What.BATCH, self._length(payload), None)
         end.passed += 1
+
+    def _watermark(self, kind: type[Sent | Taken], end: _End, passed: Watermark) -> TraceEvent:
+        """Return the note of a watermark, which has its place among the batches, and no record."""
+        return kind(
+            self._attempt,
+            self._subtask,
+            self._now_ms(),
+            end.name,
+            end.passed,
+            watermark_ms=passed.at_ms,
+            idle=passed.idle,
+        )
 
     def _control(self, kind: type[Sent | Taken], end: _End, element: ChannelControl) -> None:
         if isinstance(element, CheckpointBarrier):
@@ -215,6 +228,9 @@ class _Notes:
     ) -> None:
         at = end.passed if position is None else position
         note = kind(self._attempt, self._subtask, self._now_ms(), end.name, at, what, records, checkpoint)
+        self._keep_note(end, note)
+
+    def _keep_note(self, end: _End, note: TraceEvent) -> None:
         if not end.left:
             end.recent.append(note)
             return

@@ -33,6 +33,21 @@ def test_durations_have_a_fitting_unit(milliseconds: float | None, text: str) ->
 
 
 @pytest.mark.parametrize(
+    ("at_ms", "text", "short"),
+    [
+        (None, "–", "–"),
+        (-1_250, "-1,250 ms", "-1,250"),
+        (99_999_999_999, "99,999,999,999 ms", "99,999,999,999"),
+        (1_357_034_400_250, "2013-01-01 10:00:00.250 UTC", "01-01 10:00"),
+        (-(1 << 62), "none yet", "none yet"),
+        ((1 << 62) - 1, "the end of time", "the end of time"),
+    ],
+)
+def test_event_times_are_numbers_or_dates(at_ms: int | None, text: str, short: str) -> None:
+    assert (wording.event_time(at_ms), wording.event_time(at_ms, short=True)) == (text, short)
+
+
+@pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (1_023, "1023 B"), (1_536, "1.5 KiB"), (5 * 2**40, "5120.0 GiB")]
 )
 def test_sizes_have_a_fitting_unit(count: int, text: str) -> None:

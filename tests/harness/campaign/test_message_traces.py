@@ -18,9 +18,10 @@ from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan
-from barrier_tck.harness.plan.job_graph import Spread
-from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.message_trace import CutTaken, Sent, What
+from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record import elements
+from barrier_tck.harness.record.message_trace import CutTaken, Sent, Taken, What
 from barrier_tck.harness.record.operations import Finished
 from barrier_tck.harness.record.records import TrialResult, summary_of
 from barrier_tck.harness.record.run_directory import RunDirectory, write_trial
@@ -31,6 +32,7 @@ from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.workload_names import job_of
 from barrier_tck.reports.cut import CheckpointCut, Side, checkpoints_traced, cut_of
 from tests.harness.fake_system import TABLE, FakeSystem
 from tests.reports.synthetic_run import campaign_of
@@ -128,6 +130,47 @@ def test_what_crosses_a_cut_is_what_the_checkpoint_holds_of_its_channels(tmp_pat
     assert compared["unaligned"] > 10
     assert compared["aligned_timeout"] > 10
     assert not compared["exactly_once"]
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
+def test_watermarks_are_noted_at_both_ends_as_the_recorded_elements_say(
+    mode: CheckpointingMode, tmp_path: Path
+) -> None:
+    """Two instruments of their own saw them: each channel has the same watermarks at the same places."""
+    plan = TrialPlan(
+        workload=WorkloadPlan("event-time", batches=12, batch_records=3, keys=4, records_per_second=600),
+        job=job_of("event-time", JobPlan("sources")),
+        checkpoints=CheckpointPlan(mode=mode, interval_ms=15),
+    )
+    result = noted(plan, tmp_path)
+    assert result.history is not None
+    assert result.history.elements is not None
+    compared: Counter[str] = Counter()
+    for one in result.history.elements:
+        for kind, names, noted_as in (
+            (elements.SentWatermark, one.outputs, Sent),
+            (elements.TookWatermark, one.inputs, Taken),
+        ):
+            for channel, name in enumerate(names):
+                expected = [
+                    (entry.at_ms, entry.idle)
+                    for entry in one.entries
+                    if isinstance(entry, kind) and entry.channel == channel
+                ]
+                found = [
+                    (event.watermark_ms, event.idle)
+                    for event in result.trace_events
+                    if isinstance(event, noted_as)
+                    and event.subtask == one.subtask
+                    and event.channel == name.removesuffix("#0")
+                    and event.watermark_ms is not None
+                ]
+                assert found == expected, f"{name} at {one.subtask}"
+                compared[noted_as.__name__] += len(found)
+                compared["idle"] += sum(idle for _, idle in found)
+    assert min(compared["Sent"], compared["Taken"], compared["idle"]) > 3
+    assert any(cut.has_event_time for cut in cuts(result))
+    assert any(cut.idle for cut in cuts(result))
 
 
 @pytest.mark.long
