@@ -138,10 +138,11 @@ def test_sessions_of_the_truth_are_those_of_the_records() -> None:
 
 
 def test_pairs_of_the_truth_are_those_of_the_records() -> None:
+    lefts, rights = lane(0).to_pylist(), lane(1).to_pylist()
     wanted = Counter(
         (left["key"], left["value"], right["value"], max(left["at_ms"], right["at_ms"]))
-        for left in lane(0).to_pylist()
-        for right in lane(1).to_pylist()
+        for left in lefts
+        for right in rights
         if left["key"] == right["key"] and 0 <= right["at_ms"] - left["at_ms"] <= 50
     )
     assert rows_of(pairs(lane(0), lane(1), 50)) == wanted
