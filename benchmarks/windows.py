@@ -24,7 +24,7 @@ from benchmarks.measured_runs import Run, Side, long_enough, median_rate, passes
 from benchmarks.windows_burst import measure_burst
 from benchmarks.windows_cases import BATCH_ROWS, CASES, GAP_MS, SIZE_MS, SLIDE_MS, UPPER_MS
 from benchmarks.windows_data import EventShape
-from benchmarks.windows_sides import STREAMING, TUNED_SETTINGS, Inputs, ReferenceSide, StreamingSide
+from benchmarks.windows_sides import STREAMING, TUNED_SETTINGS, Inputs, Pace, ReferenceSide, StreamingSide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +38,9 @@ PARTS = (*CASES, BURST)
 """What ``--only`` may name."""
 ROUNDS = 3
 """Number of measured runs of each side."""
-_FIRST_SLICES, _FIRST_STEP, _SLICES_MAX = {STREAMING: 40}, 5, 2_000
-_FIRST_SLICES_OF_REFERENCE = 5
+_FIRST_SLICES = {"reference_heap": 5, "reference_rocksdb": 5, STREAMING: 40}
+"""Of the run that warms a side up: Spark's JVM needs a longer one."""
+_FIRST_STEP, _SLICES_MAX = 5, 2_000
 _BURST_SHARE = 0.12
 """Of the time of all."""
 
@@ -65,8 +66,9 @@ NOTES = (
         "Both ran on one standalone cluster with one executor, all of their processes bound to the same two cores. The "
         f"reference: 2 sources with batches of {BATCH_ROWS:,} records, 2 keyed subtasks, transactional Parquet sink, a "
         f"checkpoint every {CHECKPOINT_INTERVAL_MS:,} ms. Structured Streaming: {CORES} shuffle partitions, RocksDB "
-        "state store with changelog checkpointing, micro-batches that are made as long as that interval, its Parquet "
-        "sink in append mode. Each micro-batch is a durable checkpoint."
+        "state store with changelog checkpointing, its Parquet sink in append mode. Each micro-batch is a durable "
+        "checkpoint, and is made to last as long as the reference's checkpoints are apart: the interval, or more if a "
+        "checkpoint takes longer than that."
     ),
     "checkpoint_every_ms: the length of a run divided by the checkpoints completed in it, median of all runs.",
 )
@@ -106,7 +108,7 @@ def runs_of(case: str, sides: Sequence[Side], progress: Progress) -> list[Run]:
     passes: dict[str, int] = {}
     for side in sides:
         progress(f"{case}: warming up {side.name}", 0.0)
-        first = side.run(_FIRST_SLICES.get(side.name, _FIRST_SLICES_OF_REFERENCE))
+        first = side.run(_FIRST_SLICES[side.name])
         passes[side.name] = passes_for(first.rows_per_second, SHAPE.slice_rows, _SLICES_MAX)
     runs: list[Run] = []
     for _ in range(ROUNDS):
@@ -172,8 +174,9 @@ def table(numbers: dict[str, Any]) -> str:
 
 def _sides(spark: SparkSession, case: str, directory: Path) -> list[Side]:
     inputs = Inputs(CASES[case], SHAPE, directory)
-    references = [ReferenceSide(spark, inputs, directory, backend) for backend in BACKENDS]
-    return [references[0], StreamingSide(spark, inputs, directory, _FIRST_STEP), *references[1:]]
+    pace = Pace()
+    heap, rocksdb = (ReferenceSide(spark, inputs, directory, backend, pace) for backend in BACKENDS)
+    return [heap, StreamingSide(spark, inputs, directory, _FIRST_STEP, pace), rocksdb]
 
 
 def _part_of(progress: Progress, number: int, parts: int) -> Progress:

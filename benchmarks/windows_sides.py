@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STREAMING = "structured_streaming"
+_CHECKPOINTS_MIN = 3
+"""Fewer of them do not tell how far apart they are."""
 TUNED_SETTINGS: Mapping[str, str] = {
     **STREAMING_SETTINGS,
     # Counting the keys of a store costs a look-up for each write.
@@ -90,6 +92,18 @@ class Inputs:
         return place, there
 
 
+@dataclass(slots=True)
+class Pace:
+    """How far apart the reference's checkpoints really are: what micro-batches are made to last."""
+
+    interval_ms: float = CHECKPOINT_INTERVAL_MS
+
+    def note(self, done: Run) -> None:
+        """Take a run of the reference; its checkpoints are further apart than the interval where each takes long."""
+        if done.checkpoints >= _CHECKPOINTS_MIN:
+            self.interval_ms = max(CHECKPOINT_INTERVAL_MS, 1_000.0 * done.seconds / done.checkpoints)
+
+
 @dataclass(frozen=True, slots=True)
 class ReferenceSide:
     """The reference runtime: two subtasks that read a lane each, two keyed subtasks with sinks."""
@@ -98,6 +112,8 @@ class ReferenceSide:
     inputs: Inputs
     scratch: Path
     backend: str = DEFAULT_BACKEND
+    pace: Pace = field(default_factory=Pace)
+    """Told how far apart the checkpoints are."""
 
     @property
     def name(self) -> str:
@@ -110,7 +126,9 @@ class ReferenceSide:
         graph = self.inputs.case.graph(self.inputs.lanes(passes), self.inputs.shape)
         run_job(self.spark, graph, root, watch, backend=self.backend)
         self.inputs.require_right(root / "output", passes, self.name)
-        return Run(self.name, self.inputs.rows(passes), watch.seconds, passes, watch.checkpoints)
+        done = Run(self.name, self.inputs.rows(passes), watch.seconds, passes, watch.checkpoints)
+        self.pace.note(done)
+        return done
 
 
 @dataclass(slots=True)
@@ -121,7 +139,8 @@ class StreamingSide:
     inputs: Inputs
     scratch: Path
     slices_per_step: int
-    """Set anew after each run: micro-batches are to be as long as the reference's checkpoint interval."""
+    """Set anew after each run, so that micro-batches keep the pace."""
+    pace: Pace = field(default_factory=Pace)
     settings: Mapping[str, str] = field(default_factory=lambda: TUNED_SETTINGS)
 
     @property
@@ -138,8 +157,8 @@ class StreamingSide:
         if rows != self.inputs.rows(passes) + LANES:
             raise RuntimeError(f"{self.name} says that it read {rows} rows of {self.inputs.rows(passes)}")
         seconds, with_data = seconds_of(batches), sum(bool(batch["numInputRows"]) for batch in batches)
-        interval_ms = 1_000.0 * seconds / with_data
-        self.slices_per_step = max(1, round(self.slices_per_step * CHECKPOINT_INTERVAL_MS / interval_ms))
+        steps_per_pace = self.pace.interval_ms * with_data / (1_000.0 * seconds)
+        self.slices_per_step = max(1, round(self.slices_per_step * steps_per_pace))
         return Run(self.name, self.inputs.rows(passes), seconds, passes, with_data)
 
     def _query(self, root: Path, directory: Path) -> list[Mapping[str, Any]]:

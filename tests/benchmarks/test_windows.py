@@ -33,7 +33,7 @@ from benchmarks.windows import PARTS, ROUNDS, points_of, result_of, runs_of, tab
 from benchmarks.windows_burst import BurstShape, checkpoint_numbers, measure_burst
 from benchmarks.windows_cases import AGGREGATES, CASES
 from benchmarks.windows_data import LANES, LAST_KEY, START_MS, EventShape, write_lanes, write_steps
-from benchmarks.windows_sides import STREAMING, TUNED_SETTINGS, Inputs, ReferenceSide, StreamingSide
+from benchmarks.windows_sides import STREAMING, TUNED_SETTINGS, Inputs, Pace, ReferenceSide, StreamingSide
 from benchmarks.windows_truth import (
     WINDOW_COLUMNS,
     pairs,
@@ -224,6 +224,18 @@ def test_a_side_that_was_faster_than_its_first_run_told_is_run_again_with_more()
 
     side.run = faster  # type: ignore[method-assign]
     assert [done.passes for done in runs_of("tumbling", [side], lambda *_: None)] == [160] * ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "checkpoints", "interval_ms"),
+    [(8.0, 8, 1_000), (8.0, 4, 2_000), (8.0, 2, 1_000), (8.0, 16, 1_000)],
+)
+def test_the_pace_is_the_interval_or_slower_if_checkpoints_are(
+    seconds: float, checkpoints: int, interval_ms: float
+) -> None:
+    pace = Pace()
+    pace.note(Run("reference_heap", 1, seconds, 1, checkpoints))
+    assert pace.interval_ms == interval_ms
 
 
 RUNS = [
