@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from benchmarks.throughput_sides import Run, Side
+from benchmarks.measured_runs import Run, Side
 
 WITHOUT_CHECKPOINTS = "_without_checkpoints"
 """What the name of a side ends with whose runs take no checkpoints."""

@@ -23,17 +23,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from barrier_tck.reference_impl.operators.aggregate import AggregateSpec, KeyedAggregate
-from barrier_tck.reference_impl.operators.api import OperatorContext
-from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
 from barrier_tck.reference_impl.operators.functions import Aggregate, Emission, Sum
-from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
-from barrier_tck.reference_impl.state.backend import StateWriter
-from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend
-from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from benchmarks.opened_operator import opened_operator
 
 STATE_MB = 200
 MEMORY_MB = 1000
@@ -42,8 +35,7 @@ BATCH = 20_000
 SUMS = 16
 ENTRY_BYTES = 9 + 3 + 8 * SUMS
 """An encoded key and its encoded accumulator."""
-SUBTASK, CHECKPOINT = SubtaskId("v", 0), CheckpointId(1)
-GROUPS = KeyGroupRange(0, 128)
+CHECKPOINT = CheckpointId(1)
 
 Progress = Callable[[str, float], None]
 
@@ -79,31 +71,27 @@ def measure(state_mb: int, cached_keys: int = CACHED_KEYS) -> dict[str, Any]:
 
 
 def _measured(directory: Path, keys: int, cached_keys: int) -> dict[str, Any]:
-    operator, working = _opened(directory, "first", cached_keys, None)
+    spec, draw = _spec(), np.random.default_rng(1)
+    with opened_operator(spec, directory, "first", "rocksdb", cached_keys=cached_keys) as operator:
+        started = time.perf_counter()
+        for first in range(0, keys, BATCH):
+            operator.process(_batch(np.arange(first, min(first + BATCH, keys))))
+        inserted = time.perf_counter() - started
+        batches = max(1, min(20, keys // BATCH // 10))
+        again = [draw.integers(0, keys, BATCH) for _ in range(batches)]
+        started = time.perf_counter()
+        for chosen in again:
+            operator.process(_batch(chosen))
+        updated = time.perf_counter() - started
+        started = time.perf_counter()
+        future = operator.snapshot(CHECKPOINT)
+        sync = time.perf_counter() - started
+        snapshot = future.run()
+        stored = time.perf_counter() - started
     started = time.perf_counter()
-    for first in range(0, keys, BATCH):
-        operator.process(_batch(np.arange(first, min(first + BATCH, keys))))
-    inserted = time.perf_counter() - started
-    draw = np.random.default_rng(1)
-    batches = max(1, min(20, keys // BATCH // 10))
-    again = [draw.integers(0, keys, BATCH) for _ in range(batches)]
-    started = time.perf_counter()
-    for chosen in again:
-        operator.process(_batch(chosen))
-    updated = time.perf_counter() - started
-    started = time.perf_counter()
-    future = operator.snapshot(CHECKPOINT)
-    sync = time.perf_counter() - started
-    snapshot = future.run()
-    stored = time.perf_counter() - started
-    operator.close()
-    working.close()
-    started = time.perf_counter()
-    restored, working = _opened(directory, "second", cached_keys, snapshot)
-    opened = time.perf_counter() - started
-    _compare(restored, keys, again)
-    restored.close()
-    working.close()
+    with opened_operator(spec, directory, "second", "rocksdb", snapshot, cached_keys) as restored:
+        opened = time.perf_counter() - started
+        _compare(restored, keys, again)
     return {
         "new_keys_per_second": round(keys / inserted),
         "keys_again_per_second": round(batches * BATCH / updated),
@@ -114,41 +102,9 @@ def _measured(directory: Path, keys: int, cached_keys: int) -> dict[str, Any]:
     }
 
 
-def _opened(
-    directory: Path, name: str, cached_keys: int, restored: OperatorSnapshot | None
-) -> tuple[KeyedAggregate, WorkingDirectory]:
-    backend: Any = RocksDBStateBackend()
-    storage = FileCheckpointStorage(LocalFileSystem(directory / "storage"), "bench")
-    working = WorkingDirectory(backend, str(directory / name))
+def _spec() -> AggregateSpec:
     aggregates: dict[str, Aggregate] = {f"s{number}": Sum(f"v{number}") for number in range(SUMS)}
-    spec = AggregateSpec("totals", ("k",), aggregates, Emission.EACH_RECORD)
-    operator = spec.build(ArrowPlane())
-    context = OperatorContext(
-        job="bench",
-        subtask=SUBTASK,
-        parallelism=1,
-        attempt=AttemptNumber(1),
-        key_groups=GROUPS,
-        max_parallelism=len(GROUPS),
-        state_backend=backend,
-        reader=storage,
-        writers=_Writers(storage),
-        output_files=LocalFileSystem(directory / "output"),
-        cached_keys=cached_keys,
-        working_directory=working.of_operator,
-    )
-    operator.open(context, restored)
-    return operator, working
-
-
-class _Writers:
-    """Writes into checkpoint storage."""
-
-    def __init__(self, storage: FileCheckpointStorage) -> None:
-        self._storage = storage
-
-    def writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
-        return self._storage.writer(checkpoint, AttemptNumber(1), SUBTASK, operator)
+    return AggregateSpec("totals", ("k",), aggregates, Emission.EACH_RECORD)
 
 
 def _batch(keys: Any) -> Any:
@@ -169,7 +125,7 @@ def _values(keys: Any) -> Iterator[Any]:
         yield (mixed >> np.uint64(8)).astype(np.int64)
 
 
-def _compare(operator: KeyedAggregate, keys: int, again: list[Any]) -> None:
+def _compare(operator: Any, keys: int, again: list[Any]) -> None:
     """Require that keys drawn from all hold what all records before have added up to."""
     chosen = np.unique(np.concatenate([again[0], np.random.default_rng(2).integers(0, keys, BATCH)]))
     times = 2 + sum(_count(chosen, batch) for batch in again)

@@ -11,21 +11,15 @@ Every run's output is compared with the ground truth.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
-from barrier_tck.harness.cluster.local_cluster import LocalCluster
-from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.support.errors import EnvironmentProblem
-from barrier_tck.reference_impl.spark.spark_options import session_settings
+from benchmarks.both_on_spark import CHECKPOINT_INTERVAL_MS, REFERENCE_CLOCK, session_on_both_cores
 from benchmarks.checkpoint_cost import (
     CONFIDENCE,
     SPREAD_MAX,
@@ -35,8 +29,10 @@ from benchmarks.checkpoint_cost import (
     costs_as_json,
     measured_costs,
 )
+from benchmarks.cores import CORES, bound_to_cores
+from benchmarks.measured_runs import Run, Side, long_enough, median_rate, passes_for
 from benchmarks.throughput_data import InputShape, write_input
-from benchmarks.throughput_sides import CORES, Input, ReferenceSide, Run, Side, StructuredStreamingSide
+from benchmarks.throughput_sides import Input, ReferenceSide, StructuredStreamingSide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,27 +43,10 @@ SHAPE = InputShape()
 SPARSE = 1_000_003
 """Distance between the keys of the second input: too far for arrays indexed by the key."""
 _SPARSE_KEYS, _ROCKSDB = "_sparse_keys", "_rocksdb"
-CHECKPOINT_INTERVAL_MS = 1_000
 PAIRS, ROUNDS = 5, 3
 """Number of pairs of runs with and without checkpoints, and of runs of each other side."""
-LEAST_SECONDS, AIMED_SECONDS = 5.0, 8.0
-_FIRST_PASSES, _PASSES_MAX = 4, 200
-_TRIES = 4
+_FIRST_PASSES = 4
 
-CLUSTER = LocalClusterConfig(
-    # One executor. The reference's four subtasks hold one slot each, and Structured Streaming may read with as many
-    # tasks. All processes of both share the same two cores.
-    workers=1,
-    cores_per_worker=2 * CORES,
-    memory_per_worker_mb=3_072,
-    driver_memory_mb=1_024,
-)
-SETTINGS = {
-    **session_settings(),
-    # Nothing is killed here, so a busy machine gets time and tasks get a second chance, as Spark does by default.
-    "spark.network.timeout": "120s",
-    "spark.task.maxFailures": "4",
-}
 COST_NOTE = (
     "checkpoint_cost_percent: the median over pairs of neighbouring runs with and without checkpoints, whose order "
     f"alternates. Its interval holds the median with {CONFIDENCE:.0%} confidence (sign test)."
@@ -77,11 +56,7 @@ NOTES = (
         "Rates are medians, in rows really processed per second. Each run's final totals were equal to the ground "
         "truth, and no row was committed twice."
     ),
-    (
-        "Reference: from the moment the subtasks, each in its Spark task, are told to start (before any connected, "
-        "opened a file or read a record) to the end of the job, when the coordinator knows that all output is "
-        "committed. Submitting the Spark stage and placing the subtasks is left out."
-    ),
+    REFERENCE_CLOCK,
     (
         "Structured Streaming: from the start of the first micro-batch with data to the end of the last one's "
         "commit, as its own progress reports say. Starting the query is left out, and a query over the whole input "
@@ -112,7 +87,7 @@ def run(progress: Progress, pairs: int | None = None) -> dict[str, Any]:
         directory = Path(name)
         progress("writing the input", 0.0)
         dense = _input(directory / "dense", SHAPE)
-        with LocalCluster(CLUSTER) as cluster, spark_session(cluster, "throughput", SETTINGS) as spark:
+        with session_on_both_cores("throughput") as spark:
             pair = (
                 ReferenceSide(spark, dense, directory, CHECKPOINT_INTERVAL_MS),
                 ReferenceSide(spark, dense, directory, None),
@@ -195,21 +170,6 @@ def _input(files: Path, shape: InputShape, suffix: str = "") -> Input:
     return Input(files, shape.rows, shape.rows_per_file, write_input(files, shape), suffix)
 
 
-def long_enough(side: Side, passes: int) -> Run:
-    """Run a side, with more and more passes until a run takes at least five seconds, and return the last run."""
-    for _ in range(_TRIES):
-        done = side.run(passes)
-        if done.seconds >= LEAST_SECONDS:
-            return done
-        passes = max(passes + 1, passes_for(done.rows_per_second, done.rows // done.passes))
-    raise RuntimeError(f"no run of {side.name} took {LEAST_SECONDS} s; the last one was {done}")
-
-
-def passes_for(rows_per_second: float, rows: int) -> int:
-    """Return how often an input of ``rows`` rows must be read for a run of the intended length."""
-    return min(_PASSES_MAX, max(1, math.ceil(rows_per_second * AIMED_SECONDS / rows)))
-
-
 def files_per_second(rows_per_second: float, rows_per_file: int) -> int:
     """Return the number of files of a micro-batch of about a second: at least one per core."""
     return max(CORES, math.ceil(rows_per_second / rows_per_file))
@@ -239,47 +199,3 @@ def result_of(runs: Sequence[Run], cores: Sequence[int], shape: InputShape) -> d
         "runs": [done.as_json() for done in runs],
         "notes": list(NOTES),
     }
-
-
-def median_rate(runs: Sequence[Run], side: str) -> float:
-    """Return the median of the rates of one side's runs."""
-    rates = [done.rows_per_second for done in runs if done.side == side]
-    if not rates:
-        raise RuntimeError(f"{side} has no run to measure")
-    return statistics.median(rates)
-
-
-@contextlib.contextmanager
-def bound_to_cores() -> Iterator[tuple[int, ...]]:
-    """Bind this process, and all that it starts, to two cores; undo it afterwards."""
-    before = os.sched_getaffinity(0)
-    chosen = choose_cores({cpu: _siblings(cpu) for cpu in sorted(before)})
-    os.sched_setaffinity(0, chosen)
-    try:
-        yield chosen
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def choose_cores(siblings: Mapping[int, str]) -> tuple[int, ...]:
-    """Return two processors, on different physical cores if possible.
-
-    ``siblings`` maps each processor that may be used to the name of its physical core. Raises
-    EnvironmentProblem if there are fewer than two processors.
-    """
-    if len(siblings) < CORES:
-        raise EnvironmentProblem(
-            f"the throughput benchmark compares two systems on {CORES} processors, but this process may use only "
-            f"{len(siblings)}; run it with more (see taskset)"
-        )
-    first_of_core: dict[str, int] = {}
-    for cpu in sorted(siblings):
-        first_of_core.setdefault(siblings[cpu], cpu)
-    leaders = sorted(first_of_core.values())
-    others = [cpu for cpu in sorted(siblings) if cpu not in leaders]
-    return tuple(sorted([*leaders, *others][:CORES]))
-
-
-def _siblings(cpu: int) -> str:
-    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-    return path.read_text().strip() if path.is_file() else str(cpu)

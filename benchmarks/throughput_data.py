@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.both_on_spark import committed_table
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -80,16 +82,7 @@ def read_final_totals(directory: Path) -> Totals:
     Raises RuntimeError if nothing was committed, or if a row was committed twice. A key is written again only
     after it changed, so the same count must not occur twice.
     """
-    files = [
-        file
-        for file in sorted(directory.rglob("*.parquet"))
-        if not any(part.startswith(("_", ".")) for part in file.relative_to(directory).parts)
-    ]
-    if not files:
-        raise RuntimeError(f"no committed file below {directory}")
-    # Read one by one, by handle, so that directory names such as ``batch=3`` are not taken for columns.
-    tables = [pq.ParquetFile(file).read(columns=["key", "count", "sum"]) for file in files]
-    table = pa.concat_tables(tables)
+    table = committed_table(directory, ("key", "count", "sum"))
     keys, counts, sums = (table[name].to_numpy() for name in ("key", "count", "sum"))
     order = np.lexsort((counts, keys))
     keys, counts, sums = keys[order], counts[order], sums[order]

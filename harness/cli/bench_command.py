@@ -29,6 +29,7 @@ BENCHMARKS = {
     "backpressure": "backpressure",
     "protocols": "protocols",
     "spread": "spread_trials",
+    "windows": "windows",
 }
 """Name on the command line -> module below ``benchmarks``."""
 
@@ -41,7 +42,7 @@ def bench(
         str,
         typer.Argument(
             metavar="throughput|simulation|state|incremental|large-state|rescale|recovery|proxy|backpressure|protocols"
-            "|spread",
+            "|spread|windows",
             autocompletion=completion.one_of(*BENCHMARKS),
             help="The benchmark to run.",
         ),
@@ -72,6 +73,9 @@ def bench(
             metavar="MB", min=1, help="For large-state, rescale and recovery: how much state there is."
         ),
     ] = None,
+    only: Annotated[
+        str, typer.Option(metavar="PART", help="For windows: run one part, such as tumbling or burst.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark and print its numbers.
@@ -95,6 +99,8 @@ def bench(
       barrier-tck bench backpressure --system reference-spark --plot backpressure.html
       barrier-tck bench protocols       what barriers and Chandy-Lamport store and send, on the same acyclic runs
       barrier-tck bench spread          simulated trials in two processes, and on a Spark cluster of two workers
+      barrier-tck bench windows         windows and joins in event time, side by side with Structured Streaming
+      barrier-tck bench windows --only session
       barrier-tck bench simulation --json
     """
     if name not in BENCHMARKS:
@@ -103,7 +109,9 @@ def bench(
     module = _module_of(name)
     if plot is not None and not hasattr(module, "page"):
         raise UsageProblem(f"the benchmark {name!r} has no curves to plot")
-    numbers = run_benchmark(name, lambda text: console.print(text, markup=False), system, pairs, state_mb)
+    numbers = run_benchmark(
+        name, lambda text: console.print(text, markup=False), system, pairs, state_mb, only
+    )
     has_table = hasattr(module, "table")
     for key, value in numbers.items():
         if key != "points" or not has_table:
@@ -122,12 +130,13 @@ def run_benchmark(
     system: str = "",
     pairs: int | None = None,
     state_mb: int | None = None,
+    only: str = "",
 ) -> dict[str, Any]:
     """Run a benchmark by its name, in a world if it knows several, and return its numbers, units in the names.
 
-    ``pairs`` limits it to so many pairs of runs, if it has pairs, and ``state_mb`` says how much state there is. Raises
-    EnvironmentProblem if the benchmarks cannot be imported, for instance outside a checkout, and UsageProblem if the
-    benchmark does not know what it is given.
+    ``pairs`` limits it to so many pairs of runs, if it has pairs, ``state_mb`` says how much state there is, and
+    ``only`` names one of its parts. Raises EnvironmentProblem if the benchmarks cannot be imported, for instance
+    outside a checkout, and UsageProblem if the benchmark does not know what it is given.
     """
     module = _module_of(name)
     known: Sequence[str] = getattr(module, "SYSTEMS", ())
@@ -139,7 +148,11 @@ def run_benchmark(
         raise UsageProblem(f"the benchmark {name!r} has no pairs of runs; leave --pairs out")
     if state_mb is not None and "state_mb" not in inspect.signature(run).parameters:
         raise UsageProblem(f"the benchmark {name!r} has a state of fixed size; leave --state-mb out")
-    given = {"system": system or None, "pairs": pairs, "state_mb": state_mb}
+    parts: Sequence[str] = getattr(module, "PARTS", ())
+    if only and only not in parts:
+        what = f"one of: {', '.join(parts)}" if parts else "none: it is always run whole"
+        raise UsageProblem(f"the benchmark {name!r} was given the part {only!r}; it takes {what}")
+    given = {"system": system or None, "pairs": pairs, "state_mb": state_mb, "only": only or None}
     options = {option: value for option, value in given.items() if value is not None}
     return run(lambda what, share: progress(f"{what} ({share:.0%} done)"), **options)
 

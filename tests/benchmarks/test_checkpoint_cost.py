@@ -21,8 +21,8 @@ from benchmarks.checkpoint_cost import (
     interval_of_median,
     measured_costs,
 )
+from benchmarks.measured_runs import Run
 from benchmarks.throughput import cost_of_checkpoints
-from benchmarks.throughput_sides import Run
 
 
 class NoisySide:

@@ -20,16 +20,11 @@ from hypothesis import strategies as st
 from barrier_tck.harness.cli.bench_command import BENCHMARKS, run_benchmark
 from barrier_tck.harness.support.errors import EnvironmentProblem
 from benchmarks import recovery_times, state_access
+from benchmarks.both_on_spark import seconds_of
 from benchmarks.checkpoint_cost import checkpoint_costs
-from benchmarks.throughput import (
-    AIMED_SECONDS,
-    choose_cores,
-    files_per_second,
-    in_turn,
-    long_enough,
-    passes_for,
-    result_of,
-)
+from benchmarks.cores import CORES, choose_cores
+from benchmarks.measured_runs import AIMED_SECONDS, Run, long_enough, passes_for
+from benchmarks.throughput import files_per_second, in_turn, result_of
 from benchmarks.throughput_data import (
     InputShape,
     Totals,
@@ -38,7 +33,7 @@ from benchmarks.throughput_data import (
     require_equal,
     write_input,
 )
-from benchmarks.throughput_sides import CORES, Input, ReferenceSide, Run, seconds_of
+from benchmarks.throughput_sides import Input, ReferenceSide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
