@@ -226,6 +226,8 @@ class SavepointRanges:
     """How many of these savepoints the other job takes over, so that it deletes them."""
     rescale_per_mille: int = 0
     """After how many such stops the job goes on with other widths, if the system can do that."""
+    rescaled_vertices_per_mille: int = 380
+    """How many of its vertices get another width then."""
     rescaled_width_max: int = 7
     """How wide a vertex becomes then, at most; sometimes it becomes as wide as there are key groups."""
     rescaled_subtasks_max: int = 30

@@ -273,6 +273,7 @@ PROFILES: tuple[Profile, ...] = (
             ("from_savepoint", 40),
             ("elastic", 100),
             ("in_flight", 100),
+            ("watermarks_apart", 250),
         ),
     ),
     Profile(

@@ -8,16 +8,14 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance
-from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profile import Profile, SavepointRanges
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import RescalePlan, TrialPlan
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.kinds.changes import AT_THE_END
 
-_RESCALED_PER_MILLE = 380
-"""How many vertices in 1,000 get another width when a job is rescaled."""
 _LISTS_RESCALED_PER_MILLE = 800
-"""The same for vertices that keep lists: few have any, and only another width deals them out (RSC-3)."""
+"""How many vertices in 1,000 that keep lists get another width: few have any, and only that deals them out (RSC-3)."""
 _BACK_PER_MILLE = 105
 """How many of them in 1,000 get the width back that they had before the last stop."""
 _MANY_TIMES_PER_MILLE = 350
@@ -44,7 +42,7 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
     for _ in range(stops):
         widths: dict[str, int] = {}
         for names in together:
-            if chance(draw, _chance_of_another_width(plan.job, names)):
+            if chance(draw, _chance_of_another_width(ranges, plan.job, names)):
                 subtasks_left = _subtasks_left(
                     names, jobs[-1].at_widths(widths), ranges.rescaled_subtasks_max
                 )
@@ -58,12 +56,12 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
     return msgspec.structs.replace(plan, rescales=tuple(rescales))
 
 
-def _chance_of_another_width(job: JobPlan, names: Sequence[str]) -> int:
+def _chance_of_another_width(ranges: SavepointRanges, job: JobPlan, names: Sequence[str]) -> int:
     """Return how many in 1,000 vertices like these, which stay equally wide, get another width."""
     lists = any(
         kind_named(operator.kind).keeps_lists for name in names for operator in job.vertex(name).operators
     )
-    return _LISTS_RESCALED_PER_MILLE if lists else _RESCALED_PER_MILLE
+    return max(_LISTS_RESCALED_PER_MILLE if lists else 0, ranges.rescaled_vertices_per_mille)
 
 
 def _may_have_emitted(plan: TrialPlan, names: Sequence[str]) -> bool:

@@ -36,6 +36,7 @@ _KINDS = (
     "event_interval_join",
     "event_window_join",
 )
+_LATENESS_MAX_MS = (150, 20, 1_000)
 _JOINS_MAX = 1
 """So many joins a graph may have: a second one would square what the first one has multiplied."""
 _JOINED_MS = (50, 30, 100)
@@ -52,6 +53,8 @@ class _Drawing:
     edges: list[EdgePlan] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     """Vertex and output that something must read, since nothing does yet."""
+    aside: list[str] = field(default_factory=list)
+    """The vertices with a side output, which nothing has to read, and anything may."""
     joins: int = 0
     """How many joins it has."""
 
@@ -106,14 +109,16 @@ def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str]) -> str:
         drawing.joins += 1
         edges = [(edges[0][0], 0), (drawing.among(above), 1), *((sender, 1) for sender, _ in edges[1:])]
     for sender, number in edges:
-        output = LATE if (sender, LATE) in drawing.unread and drawing.chance(3) else ""
+        output = LATE if sender in drawing.aside and drawing.chance(3) else ""
         spread = Spread.HASH if by_key else Spread.REBALANCE
         drawing.edges.append(EdgePlan(sender, name, spread, _KEY if by_key else (), number, output=output))
         if (sender, output) in drawing.unread:
             drawing.unread.remove((sender, output))
     drawing.unread.append((name, ""))
-    if any(aside) and drawing.chance(2):
-        drawing.unread.append((name, LATE))
+    if any(aside):
+        drawing.aside.append(name)
+        # Some have no reader, and some have several.
+        drawing.unread += [(name, LATE)] * drawing.between(0, 2)
     return name
 
 
@@ -143,7 +148,7 @@ def _operator(drawing: _Drawing, name: str, *, heads: bool) -> OperatorPlan:
     else:
         parameters = _assigner(drawing, _SIZES_MS, sessions=True)
         if drawing.chance(2):
-            parameters["lateness_ms"] = drawing.between(1, 150)
+            parameters["lateness_ms"] = drawing.between(1, drawing.among(_LATENESS_MAX_MS))
         if drawing.chance(4):
             parameters["every"] = drawing.between(2, 4)
     return OperatorPlan(name, kind, parameters)
