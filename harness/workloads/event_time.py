@@ -32,8 +32,9 @@ from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.drawn_splits import drawn_splits
 from barrier_tck.harness.workloads.event_time_jobs import drawn_event_time_job
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX
+from barrier_tck.harness.workloads.joined_records import TIME_MAX_MS
 from barrier_tck.harness.workloads.kind_catalogue import kind_named, operator_kinds
-from barrier_tck.harness.workloads.kinds.event_window import LATE, TIME_MAX_MS
+from barrier_tck.harness.workloads.kinds.event_window import LATE
 from barrier_tck.harness.workloads.operator_kind import Between
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan
 
