@@ -20,7 +20,7 @@ from barrier_tck.harness.plan.shapes import Shapes, job_among, without_key
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.batch_query import BatchQuery
-from barrier_tck.harness.workloads.event_time import SCHEMA, EventTime
+from barrier_tck.harness.workloads.event_time import SCHEMA, SKEW, EventTime
 from barrier_tck.harness.workloads.operator_kind import Between
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan
 
@@ -88,6 +88,8 @@ class RealEventTime(ABC):
         """Accept the shapes, with other widths and parameters."""
         if not any(_is_alike(self.job(shape, {}), job) for shape in self.shapes):
             return f"its vertices or edges are not those of a shape of the workload: {', '.join(self.shapes)}"
+        if any(SKEW in source.parameters for source in job.sources):
+            return f"its keys are those of the data, so its sources have no {SKEW}"
         return EventTime().problem_of(job) or self.parameter_problem(job)
 
     def schemas(self, job: JobPlan) -> Mapping[str, pa.Schema]:

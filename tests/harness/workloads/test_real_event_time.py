@@ -103,6 +103,7 @@ def with_parameters(job: JobPlan, vertex: str, **parameters: Any) -> JobPlan:
     [
         ("hourly-flights", "hourly", "hourly", {"slide_ms": 5}, "knows no slide_ms"),
         ("hourly-flights", "hourly", "hourly", {"every": 2}, "knows no every"),
+        ("hourly-flights", "hourly", "flights", {"skew": 2}, "its keys are those of the data"),
         ("hourly-flights", "daily", "hourly", {"lateness_ms": 2}, "knows no lateness_ms"),
         ("aircraft-sessions", "sessions", "flights", {"bound_ms": HOUR_MS}, "records must not be late"),
         ("aircraft-sessions", "sessions", "flights", {"idle_after_ms": 2}, "records must not be late"),
