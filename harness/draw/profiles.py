@@ -19,7 +19,7 @@ from barrier_tck.harness.draw.profile import (
     SavepointRanges,
     WorkloadRanges,
 )
-from barrier_tck.harness.draw.spark_profiles import SPARK_PROFILES
+from barrier_tck.harness.draw.spark_profiles import EVENT_TIME, SPARK_PROFILES
 from barrier_tck.harness.plan.storage_targets import SERVED
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -248,10 +248,10 @@ PROFILES: tuple[Profile, ...] = (
     ),
     Profile(
         name="event-time",
-        description="Generated graphs of windows, joins and timers in event time, in every mode, some of them "
-        "rescaled, elastic or stopped with savepoints: 0 to 4 faults.",
+        description="Generated graphs of windows, joins and timers in event time, and real flights, in every mode, "
+        "some of them rescaled, elastic or stopped with savepoints: 0 to 4 faults.",
         workload=WorkloadRanges(
-            names=("event-time",),
+            names=EVENT_TIME,
             batches=(2, 10),
             batch_records=(1, 4),
             records_per_second=(None, 600, 2_000),

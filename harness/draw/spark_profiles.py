@@ -20,6 +20,14 @@ from barrier_tck.harness.draw.profile import (
     WorkloadRanges,
 )
 
+EVENT_TIME = (
+    *("event-time",) * 6,
+    "aircraft-sessions",
+    "flights-in-weather",
+    "hourly-flights",
+)
+"""The workloads in event time: generated ones, and those on real data, whose output is compared with a batch, too."""
+
 _OPTIONS = (
     DrawnSetting("heartbeat_interval_ms", 60, (250, 1_000)),
     DrawnSetting("deployment_timeout_ms", 60, (60_000,)),
@@ -252,10 +260,10 @@ _SPARK_RESCALE = replace(
 _SPARK_EVENT_TIME = replace(
     _SPARK_RESCALE,
     name="spark-event-time",
-    description="For a real cluster: generated graphs of windows and timers in event time, in every mode, with kills; "
-    "half of them are rescaled.",
+    description="For a real cluster: generated graphs of windows and timers in event time, and real flights, in every "
+    "mode, with kills; half of them are rescaled.",
     workload=replace(
-        _SPARK_RESCALE.workload, names=("event-time",), batches=(30, 50), batch_records=(4, 8), keys=(3, 12)
+        _SPARK_RESCALE.workload, names=EVENT_TIME, batches=(30, 50), batch_records=(4, 8), keys=(3, 12)
     ),
     job=replace(_SPARK_RESCALE.job, drawn_per_mille=700, subtasks_max=12),
     savepoints=replace(_SPARK_RESCALE.savepoints, stop_per_mille=500, rescale_per_mille=800),

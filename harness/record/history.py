@@ -395,6 +395,9 @@ class History(msgspec.Struct, frozen=True, dict=True):
     """Files found where hosts keep local copies, in a trial without local recovery; None if no host was inspected."""
     elements: tuple[SubtaskElements, ...] | None = None
     """What each subtask took and sent, by attempt and subtask; None in a trial without event time."""
+    batch: tuple[Row, ...] | None = None
+    """What the workload's batch query gives in Spark SQL, over the input without the records that came late; None if it
+    was not asked."""
     epoch_ms: float = 0.0
     """The time on the clock of the system's timers when the trial started; ``time_ms`` counts from there."""
 

@@ -89,7 +89,7 @@ class ChangedTotals:
         return drawn_splits(plan, job_of_plan(self, plan), self.name, _rows)
 
 
-def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan) -> list[Row]:
+def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan, _vertex: VertexPlan) -> list[Row]:
     return [
         {
             "id": first + offset,

@@ -13,8 +13,9 @@ from barrier_tck.harness.workloads.workload import SplitData
 SPLITS_MAX = 3
 """The most splits that one source subtask reads."""
 
-Rows = Callable[[int, int, random.Random, TrialPlan], Sequence[Row]]
-"""Takes the id of the first row of a split, the number of rows, and a stream to draw from; returns the rows."""
+Rows = Callable[[int, int, random.Random, TrialPlan, VertexPlan], Sequence[Row]]
+"""Takes the id of the first row of a split, the number of rows, a stream to draw from, the plan, and the source vertex
+that reads the split; returns the rows."""
 
 
 def drawn_splits(plan: TrialPlan, job: JobPlan, stream: str, rows: Rows) -> tuple[SplitData, ...]:
@@ -49,7 +50,7 @@ def _splits_of(
         draws = random.Random(f"{plan.seed}/{stream}/{name}")
         first = (number * 1_000 + part) * 100_000
         yield SplitData(
-            name, part % width, tuple(rows(first, start + length, draws, plan)), start, vertex.name
+            name, part % width, tuple(rows(first, start + length, draws, plan, vertex)), start, vertex.name
         )
 
 

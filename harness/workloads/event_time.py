@@ -32,8 +32,9 @@ from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.drawn_splits import drawn_splits
 from barrier_tck.harness.workloads.event_time_jobs import drawn_event_time_job
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX
+from barrier_tck.harness.workloads.joined_records import TIME_MAX_MS
 from barrier_tck.harness.workloads.kind_catalogue import kind_named, operator_kinds
-from barrier_tck.harness.workloads.kinds.event_window import LATE, TIME_MAX_MS
+from barrier_tck.harness.workloads.kinds.event_window import LATE
 from barrier_tck.harness.workloads.operator_kind import Between
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan
 
@@ -48,9 +49,10 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of the input and of every record derived from it."""
-BOUND, IDLE_AFTER, GAPS = "bound_ms", "idle_after_ms", "gaps"
+BOUND, IDLE_AFTER, GAPS, SKEW = "bound_ms", "idle_after_ms", "gaps", "skew"
 """Parameters of a source vertex: by how much records of a split come out of order (ms); for how long a split must have
-no record to count as idle (ms), if it may; at how many places each split has none for a time.
+no record to count as idle (ms), if it may; at how many places each split has none for a time; how skewed the keys of
+generated records are: the one of rank r comes ``1 / r ** skew`` times as often as the first one.
 """
 _KEY = ("key",)
 _GAP_POLLS_MAX, _GAP_WAIT_MS_MAX = 6, 12
@@ -135,8 +137,10 @@ class EventTime:
         return drawn_splits(plan, job_of_plan(self, plan), self.name, _rows)
 
 
-def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan) -> list[Row]:
-    keys = draws.choices([f"k{key}" for key in range(plan.workload.keys)], k=count)
+def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan, vertex: VertexPlan) -> list[Row]:
+    skew, names = vertex.parameters.get(SKEW, 0), [f"k{key}" for key in range(plan.workload.keys)]
+    weights = [(rank + 1.0) ** -skew for rank in range(len(names))] if skew else None
+    keys = draws.choices(names, weights, k=count)
     pace, time, rows = draws.choice((1, 1, 3, 8)), draws.randrange(200), list[Row]()
     late = draws.choice((0.06, 0.06, 0.3))
     for offset, key in enumerate(keys):
@@ -178,7 +182,7 @@ def _inputs_problem(job: JobPlan, vertex: VertexPlan, operator: OperatorPlan) ->
 
 def _source_problem(vertex: VertexPlan) -> str | None:
     wanted: dict[str, Any] = vertex.parameters
-    known = {BOUND: 0, IDLE_AFTER: 1, GAPS: 0}
+    known = {BOUND: 0, IDLE_AFTER: 1, GAPS: 0, SKEW: 1}
     unknown = [name for name in wanted if name not in known]
     if unknown:
         return f"the source {vertex.name!r} has no parameter {unknown[0]!r}; known: {', '.join(known)}"

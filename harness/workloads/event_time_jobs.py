@@ -87,6 +87,8 @@ def _add_source(drawing: _Drawing, number: int) -> str:
         parameters["gaps"] = drawing.between(1, 3)
         if drawing.chance(2):
             parameters["idle_after_ms"] = drawing.between(2, 20)
+    if drawing.chance(4):
+        parameters["skew"] = drawing.between(1, 2)
     name = f"s{number}"
     drawing.vertices.append(VertexPlan(name, SOURCE, drawing.width(), parameters))
     drawing.unread.append((name, ""))

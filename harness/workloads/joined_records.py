@@ -20,7 +20,7 @@ FORMS: Mapping[str, tuple[bool, bool]] = {
     "full": (True, True),
 }
 """The form of a join -> whether records of the left side, and of the right side, appear that have no partner."""
-TIME_MAX_MS = 10_000_000
+TIME_MAX_MS = 10_000_000_000
 """The longest time in a parameter (ms)."""
 
 

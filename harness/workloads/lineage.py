@@ -126,7 +126,7 @@ class Lineage:
         return drawn_splits(plan, job_of_plan(self, plan), "lineage", _rows)
 
 
-def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan) -> list[Row]:
+def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan, _vertex: VertexPlan) -> list[Row]:
     keys = draws.choices([f"k{key}" for key in range(plan.workload.keys)], k=count)
     return [{"id": first + offset, "key": key, "path": ""} for offset, key in enumerate(keys)]
 

@@ -71,7 +71,9 @@ class Money:
         job = job_of_plan(self, plan)
         banks = banks_of(job)
 
-        def orders(first: int, count: int, draws: random.Random, plan: TrialPlan) -> list[Row]:
+        def orders(
+            first: int, count: int, draws: random.Random, plan: TrialPlan, _vertex: VertexPlan
+        ) -> list[Row]:
             return [_order(first + number, draws, banks, plan.workload.keys) for number in range(count)]
 
         return drawn_splits(plan, job, self.name, orders)

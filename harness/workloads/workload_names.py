@@ -13,10 +13,13 @@ from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.support.third_party import is_target, make, shown
+from barrier_tck.harness.workloads.aircraft_sessions import AircraftSessions
 from barrier_tck.harness.workloads.changed_totals import ChangedTotals
 from barrier_tck.harness.workloads.connected_components import ConnectedComponents
 from barrier_tck.harness.workloads.event_time import EventTime
 from barrier_tck.harness.workloads.flights import Flights
+from barrier_tck.harness.workloads.flights_in_weather import FlightsInWeather
+from barrier_tck.harness.workloads.hourly_flights import HourlyFlights
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.lineage import Lineage
 from barrier_tck.harness.workloads.money import Money
@@ -26,11 +29,14 @@ from barrier_tck.harness.workloads.weather import Weather
 from barrier_tck.harness.workloads.workload import Workload
 
 _FACTORIES: dict[str, Callable[[], Workload]] = {
+    AircraftSessions.name: AircraftSessions,
     ChangedTotals.name: ChangedTotals,
     ConnectedComponents.name: ConnectedComponents,
     KeyedTotals.name: KeyedTotals,
     EventTime.name: EventTime,
     Flights.name: Flights,
+    FlightsInWeather.name: FlightsInWeather,
+    HourlyFlights.name: HourlyFlights,
     Lineage.name: Lineage,
     Money.name: Money,
     Passthrough.name: Passthrough,

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+
+from msgspec.msgpack import Ext
 
 from barrier_tck.reference_impl.operators.functions import Row, missing_column
+from barrier_tck.reference_impl.operators.scalars import (
+    EXTENDED_TYPES,
+    Scalar,
+    canonical,
+    from_extension,
+    to_extension,
+)
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 Columns = Sequence[str] | Mapping[str, str]
 """Columns, or a mapping from output column to column, which gives them other names."""
 
-Kept = None | bool | int | float | str
-"""What a row gives to the output, as state holds it."""
+Kept = None | bool | int | float | str | Ext
+"""A value as state holds it: decimals, dates and timestamps are extensions, which keep their types (``scalars``)."""
 
-_KEPT = frozenset({type(None), bool, int, float, str})
+_KEPT = frozenset({type(None), bool, int, float, str}) | EXTENDED_TYPES
 
 
 def as_mapping(columns: Columns) -> dict[str, str]:
@@ -24,18 +35,36 @@ def as_mapping(columns: Columns) -> dict[str, str]:
 
 
 def chosen(row: Row, columns: Mapping[str, str], where: str) -> dict[str, Kept]:
-    """Return output column to value of a row; ``where`` begins the messages.
+    """Return output column to value of a row, as state holds it; ``where`` begins the messages.
 
     Raises JobUsageError if the row has no such column, or holds a value that state cannot keep.
     """
     try:
-        values: dict[str, Kept] = {output: row[column] for output, column in columns.items()}
+        values: dict[str, Scalar] = {output: row[column] for output, column in columns.items()}
     except KeyError as error:
         raise missing_column(error.args[0], row, where) from error
     for output, value in values.items():
-        if type(value) not in _KEPT:
+        if isinstance(value, datetime):
+            values[output] = canonical(value)  # Arrow gives pandas's own kind for a column of nanoseconds
+        elif type(value) not in _KEPT or (isinstance(value, Decimal) and not value.is_finite()):
             raise JobUsageError(
-                f"{where} keeps null, booleans, numbers and strings, not {value!r} "
-                f"({type(value).__name__}) in column {columns[output]!r}; convert it before"
+                f"{where} keeps null, booleans, numbers, strings, finite decimals, dates and timestamps, "
+                f"not {value!r} ({type(value).__name__}) in column {columns[output]!r}; convert it before"
             )
-    return values
+    return {
+        output: to_extension(value) if isinstance(value, Decimal | date) else value
+        for output, value in values.items()
+    }
+
+
+def shown(columns: Mapping[str, Kept]) -> dict[str, Scalar]:
+    """Return the values that state holds, as a row has them."""
+    return {output: value_of(kept) if type(kept) is Ext else kept for output, kept in columns.items()}
+
+
+def value_of(kept: Kept) -> Scalar:
+    """Return one value as a row has it."""
+    if not isinstance(kept, Ext):
+        return kept
+    value: Scalar = from_extension(kept.code, memoryview(kept.data))
+    return value

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 from functools import partial
 from typing import ClassVar
 
-from msgspec.msgpack import Ext
-
 from barrier_tck.reference_impl.operators.api import DataPlane
-from barrier_tck.reference_impl.operators.functions import Row, missing_column
+from barrier_tck.reference_impl.operators.chosen_columns import Kept, chosen, shown
+from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.keyed_process import (
     KeyedCoProcess,
     KeyedCoProcessOperator,
     require_joinable,
 )
-from barrier_tck.reference_impl.operators.scalars import EXTENDED_TYPES, Scalar, from_extension, to_extension
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
@@ -75,46 +71,13 @@ class JoinFunction:
         self._columns = columns
 
     def open(self, states: KeyedStates) -> None:
-        self._kept = tuple(states.list(name, dict[str, _Kept]) for name in JOIN_STATES)
+        self._kept = tuple(states.list(name, dict[str, Kept]) for name in JOIN_STATES)
 
     def process(self, group: int, key: bytes, row: Row, number: int) -> Iterable[Row]:
         """Emit the pairs that a row completes."""
         if any(row[column] is None for column in self._keys[number]):
             return ()
-        mine = self._chosen(row, number)
-        self._kept[number].of(group, key).add(_to_kept(mine))
-        others = map(_from_kept, self._kept[1 - number].of(group, key).get())
-        return [{**mine, **other} if number == 0 else {**other, **mine} for other in others]
-
-    def _chosen(self, row: Row, number: int) -> dict[str, Scalar]:
-        columns = self._columns[number]
-        try:
-            chosen: dict[str, Scalar] = {output: row[column] for output, column in columns.items()}
-        except KeyError as error:
-            raise missing_column(error.args[0], row, f"join, {JOIN_STATES[number]} side") from error
-        for output, value in chosen.items():
-            if type(value) not in _KEPT:
-                raise JobUsageError(
-                    f"a join keeps null, booleans, numbers, strings, decimals, dates and timestamps, not {value!r} "
-                    f"({type(value).__name__}) in column {columns[output]!r}"
-                )
-        return chosen
-
-
-_KEPT = frozenset({type(None), bool, int, float, str}) | EXTENDED_TYPES
-_Kept = None | bool | int | float | str | Ext
-"""A value of a row that is kept: decimals, dates and timestamps as extensions, which keep their types."""
-
-
-def _to_kept(row: dict[str, Scalar]) -> dict[str, _Kept]:
-    return {
-        column: to_extension(value) if isinstance(value, Decimal | date) else value
-        for column, value in row.items()
-    }
-
-
-def _from_kept(row: dict[str, _Kept]) -> dict[str, Scalar]:
-    return {
-        column: from_extension(value.code, memoryview(value.data)) if isinstance(value, Ext) else value
-        for column, value in row.items()
-    }
+        mine = chosen(row, self._columns[number], f"the join, {JOIN_STATES[number]} side")
+        self._kept[number].of(group, key).add(mine)
+        others = self._kept[1 - number].of(group, key).get()
+        return [shown({**mine, **other} if number == 0 else {**other, **mine}) for other in others]

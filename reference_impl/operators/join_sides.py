@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from barrier_tck.reference_impl.operators.chosen_columns import Columns, Kept, as_mapping, chosen
+from barrier_tck.reference_impl.operators.chosen_columns import Columns, Kept, as_mapping, chosen, shown
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.keyed_process import require_joinable
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
@@ -80,7 +80,7 @@ class JoinedRows:
 
     def pair(self, mine: Mapping[str, Kept], other: Mapping[str, Kept], number: int) -> Row:
         """Return a pair, without the join's own columns; ``mine`` is of the input with that number."""
-        return {**mine, **other} if number == 0 else {**other, **mine}
+        return shown({**mine, **other} if number == 0 else {**other, **mine})
 
     def alone(self, mine: Mapping[str, Kept], number: int) -> Row:
         """Return a row that matches nothing, without the join's own columns."""

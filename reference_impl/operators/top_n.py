@@ -1,9 +1,10 @@
 """The first n rows of each window in event time, by the values of some columns: one ranking for each key.
 
 A window's rows are emitted when it ends, in the order of their rank, which begins at 1. Nulls come last in either
-direction; otherwise booleans come before numbers and numbers before strings, and NaN is the largest number. Rows that
-are equal in all columns of the order are ranked by the bytes of what they give to the output. That order means nothing,
-but it is always the same: rows that share a place give the same output in whatever order they came.
+direction; otherwise booleans come before numbers, these before strings, then dates, then timestamps. Decimals are
+numbers, and NaN is the largest one. Rows that are equal in all columns of the order are ranked by the bytes of what they
+give to the output. That order means nothing, but it is always the same: rows that share a place give the same output in
+whatever order they came.
 
 Only the first n rows of a window are kept, as no later record can bring another one back. Windows are tumbling, sliding
 or sessions; there is no allowed lateness. Sessions are those of ``windows``: records whose distance is less than the
@@ -16,17 +17,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from enum import Enum
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from barrier_tck.reference_impl.operators.chosen_columns import Columns, Kept, as_mapping, chosen
+from barrier_tck.reference_impl.operators.chosen_columns import (
+    Columns,
+    Kept,
+    as_mapping,
+    chosen,
+    shown,
+    value_of,
+)
 from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.on_time import OnTimeFunction
+from barrier_tck.reference_impl.operators.scalars import Scalar
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
 from barrier_tck.reference_impl.operators.window_join import WINDOW_BOUNDS
 from barrier_tck.reference_impl.operators.windows import LATE, WindowAssigner
@@ -168,7 +178,7 @@ class TopFunction(OnTimeFunction):
                     **dict(zip(self._key, decode_key(key), strict=True)),
                     **dict(zip(WINDOW_BOUNDS, (start, window.end, window.end - 1), strict=True)),
                     self._top.rank: rank,
-                    **one.columns,
+                    **shown(one.columns),
                 }
         cell.set(windows)
 
@@ -198,13 +208,30 @@ def _value_at(place: int, order: Order) -> Callable[[TopRow], tuple[bool, int, A
     descending = order is Order.DESCENDING
 
     def sorted_by(row: TopRow) -> tuple[bool, int, Any]:
-        value = row.order[place]
+        value = value_of(row.order[place])
         if value is None:
             return not descending, 0, 0
-        if isinstance(value, bool):
-            return descending, 0, value
-        if isinstance(value, str):
-            return descending, 3, value
-        return (descending, 2, 0) if math.isnan(value) else (descending, 1, value)
+        kind = _kind_of(value)
+        return descending, kind, 0 if kind == _NAN else value
 
     return sorted_by
+
+
+_NAN = 2
+
+
+def _kind_of(value: Scalar) -> int:
+    """Return the place of a value's kind among those that do not compare with each other."""
+    match value:
+        case bool():
+            return 0
+        case float() if math.isnan(value):
+            return _NAN
+        case str():
+            return 3
+        case datetime():  # which is a date, too
+            return 5
+        case date():
+            return 4
+        case _:
+            return 1

@@ -49,7 +49,7 @@ class EventTime(StandardChecker):
         "Every watermark, and all that windows, joins and timers emit, is what the recorded order of arrival gives, "
         "over any number of restores; checkpoints hold it, and the output is what reached the sinks."
     )
-    judges = "the workload event-time, of systems that record the order of arrival"
+    judges = "workloads in event time, of systems that record the order of arrival"
     covers = {
         "EVT-1": ADVANCED,
         "EVT-2": FIRED,

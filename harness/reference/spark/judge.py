@@ -1,4 +1,4 @@
-"""Judges committed output in a process with its own Spark, which no fault touches (SNK-1).
+"""Judges committed output in a process with its own Spark, which no fault touches (SNK-1, EVT-2, EVT-4).
 
 The judge must not be part of what it judges, so the query does not run on the cluster under test. It would also cost
 more there: an executor that has just replaced a killed one compiles everything anew, which takes several times as
@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,7 +23,11 @@ from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.json_lines import JsonLines
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.evidence.spark_batch import judge_output
-from barrier_tck.harness.record.history import OutputComparison
+from barrier_tck.harness.oracle.evidence.spark_query import query_on_spark
+from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.plan.trial_plan import FilledPlan, to_builtins
+from barrier_tck.harness.record.history import OutputComparison, Row
+from barrier_tck.harness.workloads.batch_query import HasBatchQuery
 from barrier_tck.harness.workloads.workload_names import workload_named
 
 if TYPE_CHECKING:
@@ -69,6 +73,20 @@ class SparkJudge:
         }
         return msgspec.convert(self._lines.call(command, TIMEOUT_S)["found"], OutputComparison)
 
+    def query(self, plan: FilledPlan, input_dir: Path, late: Collection[int]) -> list[Row]:
+        """Return what the batch query of the plan's workload gives in Spark SQL without the records with some ids.
+
+        Raises RuntimeFailure as ``judge`` does.
+        """
+        command = {
+            "do": "query",
+            "plan": to_builtins(plan),
+            "input": str(input_dir.absolute()),
+            "late": list(late),
+        }
+        rows: list[Row] = self._lines.call(command, TIMEOUT_S)["rows"]
+        return rows
+
     @property
     def usable(self) -> bool:
         """Whether it can be asked again: not if it was killed or did not answer in time."""
@@ -81,6 +99,8 @@ class SparkJudge:
 
 def _answer(spark: SparkSession, command: Mapping[str, Any]) -> dict[str, Any]:
     try:
+        if command["do"] == "query":
+            return {"rows": _queried(spark, command)}
         spec = workload_named(command["workload"]).spec
         assert spec is not None, "without a sequential model the harness judges the output"
         directories = Path(command["input"]), Path(command["output"])
@@ -88,6 +108,15 @@ def _answer(spark: SparkSession, command: Mapping[str, Any]) -> dict[str, Any]:
         return {"found": msgspec.to_builtins(found)}
     except Exception as error:  # noqa: BLE001 - whatever it is, the process that asked reports it
         return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _queried(spark: SparkSession, command: Mapping[str, Any]) -> list[Row]:
+    plan = plan_from(command["plan"], "the question for a batch")
+    workload = workload_named(plan.workload.name)
+    assert isinstance(workload, HasBatchQuery), "only workloads with a batch query are asked for its result"
+    query, schemas = workload.batch_query(plan.job), workload.schemas(plan.job)
+    start = plan.workload.start_offset
+    return query_on_spark(spark, query, schemas, Path(command["input"]), start, command["late"])
 
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:

@@ -30,6 +30,7 @@ from barrier_tck.harness.cluster.cluster_config import (
 )
 from barrier_tck.harness.cluster.containers.packet_loss import why_no_packets_are_lost
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
+from barrier_tck.harness.oracle.evidence.batch_result import late_ids
 from barrier_tck.harness.oracle.evidence.exactness import is_exact
 from barrier_tck.harness.plan.trial_plan import FilledPlan, NetworkPlan, TrialPlan
 from barrier_tck.harness.record.history import OutputComparison, Row
@@ -52,6 +53,7 @@ from barrier_tck.harness.system.scale import Scale
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads import flights
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
+from barrier_tck.harness.workloads.batch_query import HasBatchQuery
 from barrier_tck.harness.workloads.workload import Workload, read_splits, write_splits
 from barrier_tck.harness.workloads.workload_names import workload_named
 from barrier_tck.reference_impl.operators.graph import JobGraph
@@ -256,7 +258,9 @@ class ReferenceSpark:
                 raise OperatingError(
                     f"the cluster does not have {slots} slots after {_EXECUTORS_TIMEOUT_S:g} s"
                 )
-        if _is_judged_by_spark(workload, plan) and (self._judge is None or not self._judge.usable):
+        if (_is_judged_by_spark(workload, plan) or _is_queried(workload, plan)) and (
+            self._judge is None or not self._judge.usable
+        ):
             self._start_judge(self._cluster)  # its Spark starts while the trial runs
         with (
             planted(plan),  # what the harness opens and reads is the runtime's own, too
@@ -281,7 +285,11 @@ class ReferenceSpark:
             ended = trial.run()
             duration_ms = trial.note_observations(ended)
             output, query = self._output(workload, plan, source, trial.kept.root / OUTPUT)
-            return trial.outcome(ended, duration_ms, output, query)
+            batch = None
+            if output is not None and _is_queried(workload, plan):
+                assert self._judge is not None
+                batch = self._judge.query(plan, source, late_ids(output[0]))
+            return trial.outcome(ended, duration_ms, output, query, batch)
 
     def _output(
         self, workload: Workload, plan: TrialPlan, source: Path, directory: Path
@@ -319,6 +327,11 @@ def _is_judged_by_spark(workload: Workload, plan: TrialPlan) -> bool:
     """Return whether a batch query judges the output: exact totals of an input that is too large to be generated."""
     stateful = workload.spec is not None and workload.spec.stateful
     return stateful and workload.input_directory is not None and is_exact(plan)
+
+
+def _is_queried(workload: Workload, plan: TrialPlan) -> bool:
+    """Return whether Spark SQL says what the output must be, as a batch over the input."""
+    return isinstance(workload, HasBatchQuery) and is_exact(plan)
 
 
 def _rows_of(content: bytes) -> list[Row]:

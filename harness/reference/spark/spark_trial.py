@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -354,8 +354,10 @@ class SparkTrial:
         duration_ms: float,
         output: CommittedRows | None,
         query: OutputComparison | None,
+        batch: Sequence[Row] | None = None,
     ) -> TrialOutcome:
-        """Return what the trial left: the committed rows, or what a batch query says of them."""
+        """Return what the trial left: the committed rows, or what a batch query says of them, and what the batch query
+        of the workload gives, if it was asked."""
         watcher, kept = self._watcher, self.kept
         recoveries = watcher.kill_to_first_record_ms()
         history = History(
@@ -371,6 +373,7 @@ class SparkTrial:
             local_files=self._local_files,
             output_query=query,
             epoch_ms=watcher.epoch_ms,
+            batch=tuple(batch) if batch is not None else None,
             elements=self._notes.elements.taken() if self.graph.has_event_time else None,
         )
         return TrialOutcome(

@@ -7,11 +7,10 @@ from typing import Any
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.record.history import Row
+from barrier_tck.harness.workloads.joined_records import TIME_MAX_MS
 from barrier_tck.harness.workloads.operator_kind import EVENT_TIMERS, Keeps, OperatorKind
 from barrier_tck.harness.workloads.replayed import Emitted, KeyState
 
-TIME_MAX_MS = 10_000_000
-"""The longest window, gap or lateness (ms)."""
 LATE = "late"
 """The side output with the late records."""
 WINDOWS = "windows"

@@ -7,7 +7,7 @@ from typing import Any
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.record.history import Row
-from barrier_tck.harness.workloads.kinds.event_window import TIME_MAX_MS
+from barrier_tck.harness.workloads.joined_records import TIME_MAX_MS
 from barrier_tck.harness.workloads.operator_kind import OperatorKind
 from barrier_tck.harness.workloads.replayed import Emitted, KeyState
 
