@@ -321,6 +321,9 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "Timers in event time and in processing time go off once each, those set for a time that has passed too; "
             "state with a time to live goes when its time is over, counted from its last use, not from the restore."
         ),
+        ("EVT-6", "(+)"): (
+            "Sources may be aligned by watermark within a bound; an idle, paused or ended one never holds the others."
+        ),
     },
     "Checkpoint storages": {
         ("STO-1", "(+)"): (

@@ -22,7 +22,7 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.record.history import Row, SnapshotView
-from barrier_tck.harness.record.operations import AttemptStarted, JobStopped
+from barrier_tck.harness.record.operations import AttemptStarted, JobStopped, SourcesAligned
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload_names import job_of
 
@@ -39,6 +39,8 @@ MODES = pytest.mark.parametrize(
     ],
 )
 CHECKER = "event-time"
+DRIFT_MS = 200
+"""How far the sources of the shape ``aligned`` may be apart."""
 
 
 def _plan(shape: str, mode: CheckpointingMode = "exactly_once") -> TrialPlan:
@@ -194,3 +196,57 @@ def test_timers_in_event_time_go_off_once_also_those_for_a_time_that_has_passed(
     happened(any(_holds(view, "hold") for view in _restored(trial)), "timers were restored", trial)
     passed = _fired(trial, "past")
     happened(passed, "timers went off that were set for a time that had passed", trial)
+
+
+def _aligned(mode: CheckpointingMode) -> TrialPlan:
+    """Return a job of two aligned sources, one of which pauses often and counts as idle then."""
+    plan = _plan("aligned", mode)
+    vertices = tuple(_often_idle(one) if one.name == "pausing" else one for one in plan.job.vertices)
+    return msgspec.structs.replace(plan, job=msgspec.structs.replace(plan.job, vertices=vertices))
+
+
+def _require_bound(trial: Trial) -> list[SourcesAligned]:
+    """Require that the slowest source that is active says what all may read, and return what was said."""
+    happened(trial.finding(CHECKER).counts["held_back"], "a split that was ahead was not read", trial)
+    announced = [line.operation for line in trial.history.of(SourcesAligned)]
+    for one in announced:
+        slowest = min(one.active.values(), default=one.largest_ms - DRIFT_MS)
+        require(
+            one.largest_ms == slowest + DRIFT_MS or not one.active,
+            f"{one.largest_ms} was allowed, and the slowest source stood at {slowest}",
+            trial,
+        )
+    return announced
+
+
+@MODES
+@pytest.mark.clause("EVT-6")
+def test_a_source_that_is_ahead_waits_for_no_other_that_is_idle_or_has_ended_also_behind_a_restore(
+    trials: Trials, mode: CheckpointingMode
+) -> None:
+    trial = trials.valid(_killing("window[0]", _aligned(mode)))
+    happened(len(trial.record.attempts) > 1, "a checkpoint was restored", trial)
+    announced = _require_bound(trial)
+    happened([one for one in announced if one.idle], "a source was idle while others were read", trial)
+    happened([one for one in announced if one.ended and one.active], "a source ended before others", trial)
+
+
+@pytest.mark.clause("EVT-6")
+@pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)
+@pytest.mark.parametrize(
+    "widths",
+    [{"steady": 3}, pytest.param({"steady": 1, "pausing": 2}, marks=pytest.mark.nightly_on_clusters)],
+)
+def test_aligned_sources_stop_with_a_savepoint_and_go_on_with_their_splits_elsewhere(
+    trials: Trials, widths: dict[str, int]
+) -> None:
+    plan = msgspec.structs.replace(
+        _aligned("exactly_once"),
+        savepoints=(SavepointPlan(after_checkpoints=2, stop=True),),
+        rescales=(RescalePlan(widths),),
+    )
+    trial = trials.valid(plan)
+    happened(list(trial.history.of(JobStopped)), "the job was stopped with a savepoint", trial)
+    announced = _require_bound(trial)
+    attempts = {one.attempt for one in announced}
+    happened(len(attempts) > 1, "the sources were aligned in both jobs", trial)

@@ -34,7 +34,7 @@ from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource, Gap, ParquetSource
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
 from barrier_tck.reference_impl.operators.top_n import Order, Top
-from barrier_tck.reference_impl.operators.watermark_strategies import BoundedOutOfOrder
+from barrier_tck.reference_impl.operators.watermark_strategies import BoundedOutOfOrder, WatermarkAlignment
 from barrier_tck.reference_impl.operators.windows import EveryRecords, Session, Sliding, Tumbling
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
@@ -94,6 +94,7 @@ __all__ = [
     "TimeToLive",
     "Top",
     "Tumbling",
+    "WatermarkAlignment",
     "Within",
     "session_settings",
 ]

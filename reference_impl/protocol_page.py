@@ -16,6 +16,7 @@ from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
 from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
+from barrier_tck.reference_impl.protocol.source_alignment import SourceAlignment
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.protocol.table import IGNORED, Entry, Leads, Table, TableMachine
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
@@ -27,6 +28,7 @@ MACHINES: dict[type[TableMachine[Any, Any]], str] = {
     BarrierTracker: "One checkpoint at a subtask, at-least-once",
     BarrierRecorder: "One checkpoint at a subtask whose channels are recorded: unaligned, Chandy-Lamport",
     LoopTermination: "The end of a loop",
+    SourceAlignment: "A group of aligned sources",
 }
 """Every machine, and what its states describe. The first state of a table is the initial one."""
 

@@ -25,6 +25,8 @@ class Polled(msgspec.Struct, frozen=True, tag="polled", omit_defaults=True):
     """The splits that have not ended, as far as the reader knows, behind this."""
     quiet: tuple[str, ...] = ()
     """The splits that had no record when they were asked last, behind this."""
+    held: tuple[str, ...] = ()
+    """The splits that were not asked, because they are further ahead than is allowed (EVT-6)."""
 
 
 class Took(msgspec.Struct, frozen=True, tag="took"):
@@ -77,13 +79,40 @@ class SplitsIdle(msgspec.Struct, frozen=True, tag="splits-idle"):
     idle: tuple[str, ...]
 
 
+class ToldTime(msgspec.Struct, frozen=True, tag="told-time", omit_defaults=True):
+    """A subtask of an aligned source reported how far event time has come in it (EVT-6)."""
+
+    at_ms: int
+    """The smallest watermark of its active splits; of no meaning if there is none."""
+    idle: bool = False
+    ended: bool = False
+
+
+class Allowed(msgspec.Struct, frozen=True, tag="allowed"):
+    """A subtask of an aligned source learned up to which watermark its splits may be read from here on (EVT-6)."""
+
+    largest_ms: int
+
+
 class Stood(msgspec.Struct, frozen=True, tag="stood"):
     """Here is its snapshot for a checkpoint."""
 
     checkpoint: int
 
 
-ElementEntry = Polled | Took | TookWatermark | InputOver | AllOver | Sent | SentWatermark | SplitsIdle | Stood
+ElementEntry = (
+    Polled
+    | Took
+    | TookWatermark
+    | InputOver
+    | AllOver
+    | Sent
+    | SentWatermark
+    | SplitsIdle
+    | ToldTime
+    | Allowed
+    | Stood
+)
 
 
 class SubtaskElements(msgspec.Struct, frozen=True):

@@ -197,6 +197,18 @@ class AbortLearned(_Kind, frozen=True):
     not say."""
 
 
+class SourcesAligned(_Kind, frozen=True):
+    """From here on the sources of a group may read up to another watermark (EVT-6)."""
+
+    attempt: int
+    group: str
+    largest_ms: int
+    active: dict[str, int]
+    """Subtask -> the watermark (ms) that it has reported, of those that others wait for."""
+    idle: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+
+
 class Committed(_Kind, frozen=True):
     """A sink made output visible."""
 
@@ -591,6 +603,7 @@ Operation = (
     | CheckpointCompleted
     | CheckpointAborted
     | AbortLearned
+    | SourcesAligned
     | Committed
     | Finished
     | Placed

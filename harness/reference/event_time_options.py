@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.plan.trial_plan import FilledPlan
-from barrier_tck.harness.workloads.event_time import BOUND, GAPS, IDLE_AFTER
+from barrier_tck.harness.workloads.event_time_parameters import BOUND, DRIFT, GAPS, IDLE_AFTER, REPORT
 from barrier_tck.harness.workloads.joined_records import FORMS
 
 
@@ -97,6 +97,9 @@ RULES: Mapping[str, Rule] = {
         vertex.parameters.get(BOUND) for vertex in job.plan.job.sources
     ),
     "BoundedOutOfOrder.idle_after_ms": _of_source(IDLE_AFTER),
+    "WatermarkAlignment": _of_source(DRIFT),
+    "WatermarkAlignment.update_interval_ms": _of_source(REPORT),
+    "StreamJob.source(alignment)": _of_source(DRIFT),
     "CollectionSource.in_turn": _in_world(_of_source(BOUND), on_spark=False),
     "CollectionSource.gaps": _in_world(_of_source(GAPS), on_spark=False),
     "ParquetSource.in_turn": _in_world(_of_source(BOUND), on_spark=True),

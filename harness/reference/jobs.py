@@ -10,7 +10,8 @@ from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan, Spread, VertexPl
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
 from barrier_tck.harness.reference.operators import operator_spec
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.workloads.event_time import BOUND, GAPS, IDLE_AFTER, gaps_of
+from barrier_tck.harness.workloads.event_time import gaps_of
+from barrier_tck.harness.workloads.event_time_parameters import BOUND, DRIFT, GAPS, GROUP, IDLE_AFTER, REPORT
 from barrier_tck.harness.workloads.workload import SplitData, Workload
 from barrier_tck.reference_impl.config import (
     AnyRestart,
@@ -29,7 +30,7 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskI
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
 from barrier_tck.reference_impl.operators.sources import CollectionSource, Gap, ParquetSource
-from barrier_tck.reference_impl.operators.watermark_strategies import BoundedOutOfOrder
+from barrier_tck.reference_impl.operators.watermark_strategies import BoundedOutOfOrder, WatermarkAlignment
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 CHECKPOINTS = "checkpoints"
@@ -205,6 +206,14 @@ def watermark_strategy(vertex: VertexPlan) -> BoundedOutOfOrder | None:
     return BoundedOutOfOrder("ts", vertex.parameters[BOUND], vertex.parameters.get(IDLE_AFTER))
 
 
+def watermark_alignment(vertex: VertexPlan) -> WatermarkAlignment | None:
+    """Return with which sources a source keeps pace; None for a vertex that keeps none."""
+    if DRIFT not in vertex.parameters:
+        return None
+    group = f"group {vertex.parameters.get(GROUP, 0)}"
+    return WatermarkAlignment(group, vertex.parameters[DRIFT], vertex.parameters[REPORT])
+
+
 def build_graph(plan: TrialPlan, workload: Workload, sources: Mapping[str, Source]) -> JobGraph:
     """Return the plan's job in the runtime's own terms; the plan's job must be filled in."""
     return JobGraph(
@@ -220,6 +229,7 @@ def build_graph(plan: TrialPlan, workload: Workload, sources: Mapping[str, Sourc
                     if operator.kind != SOURCE
                 ),
                 watermark_strategy(vertex),
+                watermark_alignment(vertex),
             )
             for vertex in plan.job.vertices
         ),

@@ -7,7 +7,7 @@ what was written stays when the process is killed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import msgspec
 
 from barrier_tck.harness.record.elements import (
     AllOver,
+    Allowed,
     ElementEntry,
     InputOver,
     Polled,
@@ -26,16 +27,17 @@ from barrier_tck.harness.record.elements import (
     SplitsIdle,
     Stood,
     SubtaskElements,
+    ToldTime,
     Took,
     TookWatermark,
 )
 from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.ids import ChannelId
 from barrier_tck.reference_impl.operators.api import DataPlane, NothingYet, Payload
-from barrier_tck.reference_impl.protocol.messages import ChannelControl
+from barrier_tck.reference_impl.protocol.messages import AllowWatermark, ChannelControl, SourceWatermark
 from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Probe, RuntimePoint
+from barrier_tck.reference_impl.runtime.ports import ChannelOutput, CoordinatorLink, Probe, RuntimePoint
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _log = logging.getLogger(__name__)
@@ -120,7 +122,8 @@ def _with_observed_elements(parts: DriverParts, make: MakeDriver, keep: KeepsEle
     )
     add = keep.of_subtask(begun)
     output = _ObservedOutput(parts.ports.output, plane, add)
-    driver = make(parts.with_ports(output=output, probe=_ObservedProbe(parts.ports.probe, add)))
+    link, probe = _ObservedLink(parts.ports.coordinator, add), _ObservedProbe(parts.ports.probe, add)
+    driver = make(parts.with_ports(output=output, coordinator=link, probe=probe))
     _observe_input(driver, plane, add)
     return driver
 
@@ -153,20 +156,41 @@ def _observe_input(driver: Any, plane: DataPlane, add: AddEntry) -> None:
     vars(driver.event_time).update(input_ended=observed_over)
     vars(driver.end).update(end_input=observed_all_over)
     if driver.reader is not None:
-        vars(driver.reader).update(poll=partial(_polled, driver.reader, driver.reader.poll, plane, add))
-        vars(driver).update(poll_source=partial(_idle_noted, driver, driver.poll_source, add, []))
+        paused: list[str] = []
+        vars(driver.reader).update(
+            poll=partial(_polled, driver.reader, driver.reader.poll, plane, add, paused),
+            pause=partial(_paused, driver.reader.pause, paused),
+        )
+        vars(driver).update(
+            poll_source=partial(_idle_noted, driver, driver.poll_source, add, []),
+            on_message=partial(_bound_noted, driver.on_message, add),
+        )
 
 
-def _polled(reader: Any, poll: Callable[[], Any], plane: DataPlane, add: AddEntry) -> Any:
+def _polled(
+    reader: Any, poll: Callable[[], Any], plane: DataPlane, add: AddEntry, paused: Collection[str]
+) -> Any:
     payload = poll()
     still_open, quiet = tuple(sorted(reader.open_splits)), tuple(sorted(reader.quiet_splits))
+    held = tuple(split for split in still_open if split in paused)
     if isinstance(payload, NothingYet):
-        add(Polled("", 0, (), still_open, quiet))
+        add(Polled("", 0, (), still_open, quiet, held))
     elif payload is not None:
         behind = {position.split: position.offset for position in reader.positions()}[reader.split]
         rows = tuple(plane.to_rows(payload))
-        add(Polled(reader.split, behind - len(rows), rows, still_open, quiet))
+        add(Polled(reader.split, behind - len(rows), rows, still_open, quiet, held))
     return payload
+
+
+def _paused(pause: Callable[[Collection[str]], None], paused: list[str], splits: Collection[str]) -> None:
+    paused[:] = splits
+    pause(splits)
+
+
+def _bound_noted(on_message: Callable[[Any], None], add: AddEntry, message: Any) -> None:
+    if isinstance(message, AllowWatermark):
+        add(Allowed(message.largest_ms))
+    on_message(message)
 
 
 def _idle_noted(driver: Any, poll_source: Callable[[], Any], add: AddEntry, known: list[str]) -> Any:
@@ -194,6 +218,17 @@ class _ObservedOutput:
 
     def send_control(self, channel: int, element: ChannelControl) -> None:
         self.inner.send_control(channel, element)
+
+
+@dataclass(frozen=True)
+class _ObservedLink:
+    inner: CoordinatorLink
+    add: AddEntry
+
+    def send(self, message: Any) -> None:
+        if isinstance(message, SourceWatermark):
+            self.add(ToldTime(message.at_ms, message.idle, message.ended))
+        self.inner.send(message)
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,9 @@ class ObservedReader:
                 self._note(old.split, old.offset)
         return payload
 
+    def pause(self, splits: Collection[str]) -> None:
+        self.inner.pause(splits)
+
     @property
     def split(self) -> str:
         return self.inner.split

@@ -34,6 +34,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     RestoredFile,
     Savepoint,
     ServedBy,
+    SourceWatermark,
     StateRestored,
     SubtaskFailed,
 )
@@ -268,6 +269,13 @@ class RunRecorder(JobObserver, ABC):
             message.under_way,
         )
         self.note(learned, process=subtask)
+
+    def sources_aligned(self, group: str, largest_ms: int, reports: Sequence[SourceWatermark]) -> None:
+        active = {str(one.subtask): one.at_ms for one in reports if one.active}
+        idle = tuple(str(one.subtask) for one in reports if one.idle)
+        ended = tuple(str(one.subtask) for one in reports if one.ended)
+        attempt = max(one.attempt for one in reports)
+        self.note(ops.SourcesAligned(attempt, group, largest_ms, active, idle, ended))
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         self.note(ops.Committed(str(subtask), checkpoint, attempt))

@@ -16,7 +16,7 @@ from barrier_tck.harness.plan.shapes import Parts, Shapes
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.batch_query import BatchQuery
-from barrier_tck.harness.workloads.event_time import BOUND, IDLE_AFTER
+from barrier_tck.harness.workloads.event_time_parameters import BOUND, IDLE_AFTER
 from barrier_tck.harness.workloads.flight_tables import landings
 from barrier_tck.harness.workloads.kinds.event_window import LATE
 from barrier_tck.harness.workloads.operator_kind import Between

@@ -31,8 +31,16 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.drawn_splits import drawn_splits
 from barrier_tck.harness.workloads.event_time_jobs import drawn_event_time_job
+from barrier_tck.harness.workloads.event_time_parameters import (
+    BOUND,
+    DRIFT,
+    GAPS,
+    REPORT,
+    SKEW,
+    groups_problem,
+    source_problem,
+)
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX
-from barrier_tck.harness.workloads.joined_records import TIME_MAX_MS
 from barrier_tck.harness.workloads.kind_catalogue import kind_named, operator_kinds
 from barrier_tck.harness.workloads.kinds.event_window import LATE
 from barrier_tck.harness.workloads.operator_kind import Between
@@ -49,11 +57,6 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of the input and of every record derived from it."""
-BOUND, IDLE_AFTER, GAPS, SKEW = "bound_ms", "idle_after_ms", "gaps", "skew"
-"""Parameters of a source vertex: by how much records of a split come out of order (ms); for how long a split must have
-no record to count as idle (ms), if it may; at how many places each split has none for a time; how skewed the keys of
-generated records are: the one of rank r comes ``1 / r ** skew`` times as often as the first one.
-"""
 _KEY = ("key",)
 _GAP_POLLS_MAX, _GAP_WAIT_MS_MAX = 6, 12
 
@@ -77,6 +80,7 @@ class EventTime:
         "timers",
         "interval",
         "joined-windows",
+        "aligned",
         "distinct",
         "top",
     )
@@ -97,7 +101,7 @@ class EventTime:
         """Accept every graph without loops whose operators can be replayed."""
         for vertex in job.vertices:
             if vertex.kind == SOURCE:
-                problem = _source_problem(vertex)
+                problem = source_problem(vertex)
                 if problem is not None:
                     return problem
             for operator in vertex.operators:
@@ -121,7 +125,9 @@ class EventTime:
                 return f"the edge {edge.source} -> {edge.target}: there is no output {edge.output!r}"
             if edge.by is Spread.BROADCAST:
                 return f"the edge {edge.source} -> {edge.target} is a broadcast, which this workload does not replay"
-        return "it has a loop, in which no watermark is passed on" if job.loops else None
+        if job.loops:
+            return "it has a loop, in which no watermark is passed on"
+        return groups_problem(job)
 
     @property
     def input_directory(self) -> Path | None:
@@ -178,21 +184,6 @@ def _inputs_problem(job: JobPlan, vertex: VertexPlan, operator: OperatorPlan) ->
     if kind_named(operator.kind).joins:
         return None if inputs == {0, 1} else f"the join {operator.name!r} needs two inputs, 0 and 1"
     return f"{operator.name!r} of kind {operator.kind!r} takes one input" if len(inputs) > 1 else None
-
-
-def _source_problem(vertex: VertexPlan) -> str | None:
-    wanted: dict[str, Any] = vertex.parameters
-    known = {BOUND: 0, IDLE_AFTER: 1, GAPS: 0, SKEW: 1}
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        return f"the source {vertex.name!r} has no parameter {unknown[0]!r}; known: {', '.join(known)}"
-    if BOUND not in wanted:
-        return f"the source {vertex.name!r} needs {BOUND}, by how much its records come out of order (ms)"
-    for name, least in known.items():
-        value = wanted.get(name, least)
-        if not isinstance(value, int) or not least <= value <= TIME_MAX_MS:
-            return f"the source {vertex.name!r} needs a whole number from {least} to {TIME_MAX_MS} for {name}"
-    return None
 
 
 # --- shapes -------------------------------------------------------------------------------------------------
@@ -280,6 +271,22 @@ def _sources() -> Parts:
     )
 
 
+def _aligned() -> Parts:
+    """Two sources whose splits wait for each other; one of them pauses and counts as idle."""
+    aligned = {DRIFT: 200, REPORT: 5}
+    vertices = (
+        _source("steady", **aligned),
+        _source("pausing", 1, idle_after_ms=5, gaps=2, **aligned),
+        VertexPlan("window", "event_window", 2, {"size_ms": 100, "lateness_ms": 30}),
+        VertexPlan("out", SINK, 1),
+    )
+    return vertices, (
+        _hashed("steady", "window"),
+        _hashed("pausing", "window"),
+        EdgePlan("window", "out", Spread.REBALANCE),
+    )
+
+
 def _timers() -> Parts:
     """Timers for times to come and for times that have passed."""
     vertices = (
@@ -304,6 +311,7 @@ _SHAPES: Shapes = {
     "timers": _timers,
     "interval": _interval,
     "joined-windows": _joined_windows,
+    "aligned": _aligned,
     "distinct": lambda: _windows("event_deduplicate", horizon_ms=40),
     "top": lambda: _windows("event_top_n", n=2, by=["-n"], size_ms=120, slide_ms=50),
 }

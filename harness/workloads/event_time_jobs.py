@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from barrier_tck.harness.plan.job_graph import (
     SINK,
     SOURCE,
@@ -16,6 +18,7 @@ from barrier_tck.harness.plan.job_graph import (
     VertexPlan,
 )
 from barrier_tck.harness.plan.shapes import without_key
+from barrier_tck.harness.workloads.event_time_parameters import DRIFT, GROUP, REPORT
 from barrier_tck.harness.workloads.generated_jobs import GENERATED
 from barrier_tck.harness.workloads.joined_records import FORMS
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
@@ -26,6 +29,7 @@ from barrier_tck.harness.workloads.operator_kind import Between
 _KEY = ("key",)
 _BOUNDS_MS = (60, 0, 20, 200)
 _SIZES_MS = (100, 50, 30, 400)
+_DRIFTS_MS = (200, 30, 0, 800)
 _KINDS = (
     "event_window",
     "event_window",
@@ -76,6 +80,7 @@ def drawn_event_time_job(between: Between, subtasks_max: int) -> JobPlan:
     for layer in range(between(1, 3)):
         above = [_add_vertex(drawing, f"v{layer}{letter}", above) for letter in "ab"[: between(1, 2)]]
     _add_sinks(drawing)
+    _align_sources(drawing)
     vertices = tuple(drawing.vertices)
     edges = tuple(without_key(edge, vertices) for edge in drawing.edges)
     return JobPlan(shape=GENERATED, vertices=vertices, edges=edges)
@@ -176,3 +181,18 @@ def _add_sinks(drawing: _Drawing) -> None:
     for number, (vertex, output) in enumerate(drawing.unread):
         drawing.vertices.append(VertexPlan(f"out{number}", SINK, drawing.width()))
         drawing.edges.append(EdgePlan(vertex, f"out{number}", Spread.REBALANCE, output=output))
+
+
+def _align_sources(drawing: _Drawing) -> None:
+    """Let the sources of some graphs wait for each other, all of them or some, now and then in two groups."""
+    if not drawing.chance(3):
+        return
+    groups = [
+        {DRIFT: drawing.among(_DRIFTS_MS), REPORT: drawing.between(2, 12), **({GROUP: 1} if number else {})}
+        for number in range(2)
+    ]
+    for place, vertex in enumerate(drawing.vertices):
+        if vertex.kind != SOURCE or (place and drawing.chance(5)):
+            continue
+        parameters = {**vertex.parameters, **groups[drawing.chance(5)]}
+        drawing.vertices[place] = msgspec.structs.replace(vertex, parameters=parameters)

@@ -20,7 +20,8 @@ from barrier_tck.harness.plan.shapes import Shapes, job_among, without_key
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.batch_query import BatchQuery
-from barrier_tck.harness.workloads.event_time import SCHEMA, SKEW, EventTime
+from barrier_tck.harness.workloads.event_time import SCHEMA, EventTime
+from barrier_tck.harness.workloads.event_time_parameters import SKEW
 from barrier_tck.harness.workloads.operator_kind import Between
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan
 

@@ -172,6 +172,12 @@ class SourceReader(Protocol):
     def quiet_splits(self) -> Collection[str]:
         """Return the splits that had no record when they were asked last."""
 
+    def pause(self, splits: Collection[str]) -> None:
+        """Read no more of these splits, and of all others again, from the next ``poll`` on (EVT-6).
+
+        A paused split is not quiet: whether it has a record is not known.
+        """
+
     def positions(self) -> tuple[SplitPosition, ...]:
         """Return the position of every assigned split, those not yet begun included (offset 0)."""
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from barrier_tck.reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Source
 from barrier_tck.reference_impl.operators.loops import Loop, leads_to, looped
-from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkStrategy
+from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkAlignment, WatermarkStrategy
 from barrier_tck.reference_impl.protocol.key_groups import key_group_range
 from barrier_tck.reference_impl.protocol.messages import JobShape, VertexShape
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
@@ -63,6 +63,8 @@ class Vertex:
     operators: tuple[OperatorSpec, ...] = ()
     watermarks: WatermarkStrategy | None = None
     """How its source makes watermarks; None: it makes none (EVT-1)."""
+    alignment: WatermarkAlignment | None = None
+    """With which other sources its source keeps pace; None: with none (EVT-6)."""
 
     @property
     def side_outputs(self) -> tuple[str, ...]:
@@ -215,6 +217,34 @@ class JobGraph:
                 f"vertex {vertex.name!r} makes watermarks and is no source: sources make them, and all others combine "
                 "those of their inputs"
             )
+        self._check_alignment(vertex)
+
+    def _check_alignment(self, vertex: Vertex) -> None:
+        own = vertex.alignment
+        if own is None:
+            return
+        if vertex.watermarks is None or self.loop_of(vertex.name) is not None:
+            raise JobUsageError(
+                f"vertex {vertex.name!r} is aligned by watermark and makes none: it needs a source with watermarks, "
+                "outside of loops"
+            )
+        for other in self.aligned_sources(own.group):
+            if other.alignment != own:
+                raise JobUsageError(
+                    f"vertices {other.name!r} and {vertex.name!r} are in the group {own.group!r}, with "
+                    f"{other.alignment} and {own}: all sources of a group need the same"
+                )
+
+    def aligned_sources(self, group: str) -> tuple[Vertex, ...]:
+        """Return the source vertices of a group (EVT-6), in the job's order."""
+        return tuple(
+            one for one in self.vertices if one.alignment is not None and one.alignment.group == group
+        )
+
+    @cached_property
+    def alignments(self) -> tuple[WatermarkAlignment, ...]:
+        """How the sources of each group are aligned; empty if none are (EVT-6)."""
+        return tuple(dict.fromkeys(one.alignment for one in self.vertices if one.alignment is not None))
 
     @cached_property
     def has_event_time(self) -> bool:

@@ -49,7 +49,7 @@ from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, F
 from barrier_tck.reference_impl.operators.steps import Back, Chaining, Feed, Step, graph_of
 from barrier_tck.reference_impl.operators.timed_process import TimedProcess
 from barrier_tck.reference_impl.operators.top_n import Top, top_n
-from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkStrategy
+from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkAlignment, WatermarkStrategy
 from barrier_tck.reference_impl.operators.window_join import window_join
 from barrier_tck.reference_impl.operators.windows import Trigger, WindowAssigner, window_aggregate
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
@@ -75,9 +75,13 @@ class StreamJob:
         parallelism: int = 1,
         name: str = "source",
         watermarks: WatermarkStrategy | None = None,
+        alignment: WatermarkAlignment | None = None,
     ) -> Stream:
-        """Read a source. ``watermarks`` says how far event time has come in it; windows need that (EVT-1)."""
-        return Stream(self, (Feed(Step(parallelism, source=source, watermarks=watermarks, name=name)),))
+        """Read a source. ``watermarks`` says how far event time has come in it; windows need that (EVT-1).
+        ``alignment`` keeps it from running ahead of others, and its splits of each other (EVT-6).
+        """
+        step = Step(parallelism, source=source, watermarks=watermarks, alignment=alignment, name=name)
+        return Stream(self, (Feed(step),))
 
     def build(self, *ended: Stream) -> JobGraph:
         """Return the graph of all streams that ended in a sink, side by side where they have nothing in common.

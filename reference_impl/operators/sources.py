@@ -20,6 +20,9 @@ from barrier_tck.reference_impl.protocol.messages import SplitPosition
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RestoreError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
+PAUSED_WAIT_MS = 5.0
+"""After this time it is looked again whether a paused split may be read."""
+
 
 class SplitFormat(Protocol):
     """How a kind of source reads its splits."""
@@ -82,6 +85,7 @@ class SplitReader:
         self._waited: dict[str, int] = {}
         """Split -> how often the reader was given nothing at the gap where it stands."""
         self._quiet: dict[str, None] = {}
+        self._paused: Collection[str] = ()
         self._split = ""
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
@@ -103,6 +107,9 @@ class SplitReader:
     def poll(self) -> Payload | NothingYet | None:
         waits: list[float] = []
         for split in list(self._open):
+            if split in self._paused:
+                waits.append(PAUSED_WAIT_MS)
+                continue
             wait_ms = self._gap_of(split)
             batch = self._next_of(split) if wait_ms is None else None
             if batch is not None:
@@ -121,6 +128,11 @@ class SplitReader:
             if not self._in_turn:
                 break
         return NothingYet(min(waits)) if waits else None
+
+    def pause(self, splits: Collection[str]) -> None:
+        self._paused = splits
+        for split in splits:
+            self._quiet.pop(split, None)
 
     def _gap_of(self, split: str) -> float | None:
         """Return how long to wait for the next record of a split; None if it is there, or the split has ended."""

@@ -16,7 +16,7 @@ from enum import Enum
 
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
-from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkStrategy
+from barrier_tck.reference_impl.operators.watermark_strategies import WatermarkAlignment, WatermarkStrategy
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
@@ -57,6 +57,7 @@ class Step:
     feeds: tuple[Feed, ...] = ()
     source: Source | None = None
     watermarks: WatermarkStrategy | None = None
+    alignment: WatermarkAlignment | None = None
     make: Callable[[str], OperatorSpec] | None = None
     """Makes the operator of its uid; None for a source."""
     uid: str | None = None
@@ -107,7 +108,7 @@ def graph_of(name: str, max_parallelism: int, ends: Sequence[Step]) -> JobGraph:
             part = parts[step] = parts[before]
         else:
             part = parts[step] = _VertexParts(
-                step.name or uids[step], step.parallelism, step.source, step.watermarks
+                step.name or uids[step], step.parallelism, step.source, step.watermarks, step.alignment
             )
             edges.extend(_edge(parts[feed.step], part, feed) for feed in step.feeds if feed.step.back is None)
             closed.extend((part, feed) for feed in step.feeds if feed.step.back is not None)
@@ -127,10 +128,12 @@ class _VertexParts:
     parallelism: int
     source: Source | None
     watermarks: WatermarkStrategy | None = None
+    alignment: WatermarkAlignment | None = None
     operators: list[OperatorSpec] = field(default_factory=list)
 
     def vertex(self) -> Vertex:
-        return Vertex(self.name, self.parallelism, self.source, tuple(self.operators), self.watermarks)
+        operators = tuple(self.operators)
+        return Vertex(self.name, self.parallelism, self.source, operators, self.watermarks, self.alignment)
 
 
 def _edge(source: _VertexParts, target: _VertexParts, feed: Feed, feedback: bool = False) -> Edge:

@@ -370,12 +370,20 @@ class EndLoop(msgspec.Struct, frozen=True):
     loop: str
 
 
+class AllowWatermark(msgspec.Struct, frozen=True):
+    """Sent to a subtask of an aligned source: read no split whose watermark is beyond this, until you are told anew
+    (EVT-6)."""
+
+    largest_ms: int
+
+
 ToSubtask = (
     TriggerCheckpoint
     | NotifyCheckpointComplete
     | NotifyCheckpointAborted
     | CountLoop
     | EndLoop
+    | AllowWatermark
     | FinishSubtask
     | CancelSubtask
 )
@@ -476,6 +484,24 @@ class LoopCounted(msgspec.Struct, frozen=True):
     """Elements that it took from channels of members and dealt with."""
 
 
+class SourceWatermark(msgspec.Struct, frozen=True):
+    """How far event time has come in a subtask of an aligned source; said again and again (EVT-6)."""
+
+    attempt: AttemptNumber
+    subtask: SubtaskId
+    at_ms: int
+    """The smallest watermark of its splits that are active, paused ones among them; of no meaning if there is none."""
+    idle: bool = False
+    """Whether all of its splits that have not ended are idle."""
+    ended: bool = False
+    """Whether all of its splits have ended."""
+
+    @property
+    def active(self) -> bool:
+        """Return whether others wait for it."""
+        return not (self.idle or self.ended)
+
+
 class TransactionsCommitted(msgspec.Struct, frozen=True):
     """A sink committed everything prepared up to this checkpoint."""
 
@@ -527,6 +553,7 @@ FromSubtask = (
     | SubtaskFinished
     | LoopInputEnded
     | LoopCounted
+    | SourceWatermark
     | TransactionsCommitted
     | SubtaskFailed
 )

@@ -47,6 +47,7 @@ from barrier_tck.reference_impl.protocol.loop_events import WaveDue
 from barrier_tck.reference_impl.protocol.messages import (
     AbortNoted,
     AcknowledgeCheckpoint,
+    AllowWatermark,
     CompletedCheckpoint,
     CountLoop,
     EndLoop,
@@ -56,6 +57,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     Savepoint,
+    SourceWatermark,
     StateRestored,
     SubtaskFinished,
     SubtaskRunning,
@@ -73,6 +75,7 @@ from barrier_tck.reference_impl.runtime.ports import (
     RuntimePoint,
 )
 from barrier_tck.reference_impl.runtime.rescaling import new_job
+from barrier_tck.reference_impl.runtime.source_coordination import SourceCoordination
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 
@@ -100,6 +103,7 @@ class CoordinatorDriver:
         self._claim = config.claim_savepoint
         self.machine = CoordinatorMachine(config, graph.subtasks, graph.terminal_subtasks)
         self._loops = LoopCoordination(graph)
+        self._sources = SourceCoordination()
         self._timers: dict[str, TimerEvent | WaveDue | JobStarted] = {}
         self._undone: list[DiscardSnapshot | DiscardCheckpoint | DiscardShared] = []
         """Deletions that failed, and those that wait for them."""
@@ -123,7 +127,8 @@ class CoordinatorDriver:
     def waiting_for(self) -> tuple[str, ...]:
         """Say what the job waits for, for liveness findings (REC-6)."""
         slots = (f"slots for {len(self._graph.subtasks)} subtasks",) if _SLOTS in self._timers else ()
-        return (*self.machine.waiting_for(), *self._loops.waiting_for(), *slots)
+        of_parts = *self._loops.waiting_for(), *self._sources.waiting_for()
+        return (*self.machine.waiting_for(), *of_parts, *slots)
 
     # --- entry points ------------------------------------------------------------------------------------------
 
@@ -190,6 +195,9 @@ class CoordinatorDriver:
                 return
             case LoopInputEnded() | LoopCounted():
                 self._carry_out_loop_commands(self._loops.on_message(message))
+                return
+            case SourceWatermark():
+                self._announce_bounds(message)
                 return
             case AcknowledgeCheckpoint():
                 observer.acknowledged(message)
@@ -268,6 +276,7 @@ class CoordinatorDriver:
             self._cannot_reserve(command.attempt, "attempt number", error)
             return
         self._loops.attempt_started(command.attempt)
+        self._sources.attempt_started(command.attempt, self._graph)
         if self._slots_short is not None:
             widths = {vertex.name: vertex.parallelism for vertex in self._graph.vertices}
             self.ports.observer.attempt_narrowed(command.attempt, self._slots_short, widths)
@@ -280,6 +289,7 @@ class CoordinatorDriver:
 
     def _stop(self, command: StopAttempt) -> None:
         self._loops.attempt_ended()
+        self._sources.attempt_ended()
         if command.crashed is not None:
             self.ports.observer.subtask_crashed(command.crashed)
         self.ports.observer.attempt_ended(command.attempt, command.cause, command.reason)
@@ -420,6 +430,13 @@ class CoordinatorDriver:
                     self.ports.timers.set(timer.name, self.ports.clock.now_ms() + pause_ms)
                 case CloseLoop():
                     self._send(loop.members, EndLoop(loop.name))
+
+    def _announce_bounds(self, report: SourceWatermark) -> None:
+        """Tell aligned sources how far they may read, if that follows from a report (EVT-6)."""
+        for group, command in self._sources.on_report(report):
+            if command.reports:
+                self.ports.observer.sources_aligned(group, command.largest_ms, command.reports)
+            self._send(command.subtasks, AllowWatermark(command.largest_ms))
 
     def _finish(self, command: FinishJob) -> None:
         self._discard_again()

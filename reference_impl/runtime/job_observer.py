@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
@@ -12,6 +12,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
     Savepoint,
+    SourceWatermark,
     StateRestored,
     SubtaskFailed,
 )
@@ -75,6 +76,10 @@ class JobObserver:
 
     def abort_learned(self, message: AbortNoted) -> None:
         """A subtask was notified of an abort (COO-2)."""
+
+    def sources_aligned(self, group: str, largest_ms: int, reports: Sequence[SourceWatermark]) -> None:
+        """From now on the sources of a group may read up to another watermark (EVT-6); ``reports`` are the last ones of
+        all its members, of which this follows."""
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         """A terminal subtask committed."""

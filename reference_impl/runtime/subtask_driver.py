@@ -24,6 +24,7 @@ from barrier_tck.reference_impl.protocol.alignment_states import ChannelPolicy
 from barrier_tck.reference_impl.protocol.messages import (
     AbortNoted,
     AcknowledgeCheckpoint,
+    AllowWatermark,
     CancelSubtask,
     ChannelControl,
     ChannelState,
@@ -80,6 +81,7 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
     SubtaskEvent,
 )
 from barrier_tck.reference_impl.protocol.watermarks import Watermark
+from barrier_tck.reference_impl.runtime.aligned_source import REPORTS, AlignedSource
 from barrier_tck.reference_impl.runtime.channel_snapshots import ChannelSnapshots, policies_of
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.loop_member import LoopMember
@@ -160,6 +162,7 @@ class SubtaskDriver:
         )
         """Event time, in a source."""
         self.event_time = self.splits_time or SubtaskEventTime(*parts)
+        self._aligned = AlignedSource.of(graph, deployment, ports, self.splits_time, self.reader)
         self.end = SubtaskEnd(
             deployment, self.operators, self._router, ports.coordinator, self.is_terminal, self.event_time
         )
@@ -200,6 +203,8 @@ class SubtaskDriver:
             probe.reach(RuntimePoint.RESTORED, self.deployment.restored_checkpoint)
         self._timers.arm()
         self.ports.coordinator.send(SubtaskRunning(self.deployment.attempt, self.deployment.subtask))
+        if self._aligned is not None:
+            self._aligned.report()
 
     def on_data(self, channel: int, payload: Element) -> None:
         """Process a batch or a watermark that was read from an input channel that is not held back."""
@@ -272,7 +277,9 @@ class SubtaskDriver:
             self.feed(OutputsPassed(checkpoint))
 
     def on_timer(self, name: str) -> None:
-        if (checkpoint := self._timers.due(name, self.run_chain)) is not None:
+        if name == REPORTS and self._aligned is not None:
+            self._aligned.report()
+        elif (checkpoint := self._timers.due(name, self.run_chain)) is not None:
             self.feed(AlignmentTimedOut(checkpoint))
         elif self.event_time.has_timers:
             self.event_time.fire_due(self.run_chain)
@@ -286,6 +293,8 @@ class SubtaskDriver:
                 self.feed(message)
             case CountLoop() | EndLoop() if self._loop is not None:
                 self._loop.on_message(message, self.feed)
+            case AllowWatermark() if self._aligned is not None:
+                self._aligned.allow(message)
             case FinishSubtask():
                 self.finished = True
                 self.copies.finish()
@@ -298,10 +307,14 @@ class SubtaskDriver:
         Returns the milliseconds to wait before the next poll (0: none), or None once the source is exhausted.
         """
         assert self.reader is not None and self.splits_time is not None, "only a source is polled"
+        if self._aligned is not None:
+            self._aligned.pause_ahead()
         payload = None if self.deployment.finished_before else self.reader.poll()
         if payload is None:
             self.exhausted = True
             self._end_input(len(self.blocked))
+            if self._aligned is not None:
+                self._aligned.report()
             return None
         if isinstance(payload, NothingYet):
             self.splits_time.nothing_yet(self.run_chain)

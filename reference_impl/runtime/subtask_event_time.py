@@ -214,6 +214,23 @@ class SourceEventTime(SubtaskEventTime):
             for position in positions
         )
 
+    def slowest_split(self) -> InputState:
+        """Return the smallest watermark (ms) of the splits that are active, and whether there is none because all
+        others are idle, or have ended (EVT-6).
+        """
+        still_open = [
+            (at_ms, idle)
+            for split, (at_ms, idle, ended) in zip(self._splits, self._valve.states(), strict=True)
+            if not ended and split in self._reader.open_splits
+        ]
+        active = [at_ms for at_ms, idle in still_open if not idle]
+        return min(active, default=self._valve.at_ms), bool(still_open) and not active, not still_open
+
+    def splits_beyond(self, largest_ms: int) -> tuple[str, ...]:
+        """Return the splits whose watermark is above one (EVT-6)."""
+        states = zip(self._splits, self._valve.states(), strict=True)
+        return tuple(split for split, (at_ms, _, _) in states if at_ms > largest_ms)
+
     def before_batch(self, run_chain: RunChain) -> None:
         """Say, ahead of a batch, that its split is not idle any more."""
         if self._strategy is not None:
@@ -256,4 +273,6 @@ class SourceEventTime(SubtaskEventTime):
             elif split in quiet and idle_after_ms is not None and not (idle or ended):
                 since_ms = self._quiet_since.setdefault(split, now_ms)
                 now_idle += [number] if now_ms - since_ms >= idle_after_ms else ()
+            else:
+                self._quiet_since.pop(split, None)  # it may be paused: that time does not count
         return self._valve.mark(now_idle, now_ended)

@@ -12,7 +12,7 @@ from barrier_tck.conformance.clauses import CLAUSES, SOURCES, UnknownClause, as_
 PAGE = Path(__file__).parents[2] / "docs" / "clauses.md"
 COUNTS = {
     "BAR": 6, "ALN": 3, "ALO": 3, "UNA": 5, "CHL": 5, "STA": 3, "SNP": 8, "COO": 7,
-    "REC": 6, "SNK": 1, "SRC": 1, "LOC": 11, "RSC": 3, "BCK": 6, "EVT": 5, "STO": 7, "CAP": 1, "CAM": 3, "CER": 2,
+    "REC": 6, "SNK": 1, "SRC": 1, "LOC": 11, "RSC": 3, "BCK": 6, "EVT": 6, "STO": 7, "CAP": 1, "CAM": 3, "CER": 2,
 }  # fmt: skip
 
 

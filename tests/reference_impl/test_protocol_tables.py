@@ -36,6 +36,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     LoopInputEnded,
     Savepoint,
     SnapshotMetrics,
+    SourceWatermark,
     SubtaskFailed,
     SubtaskFinished,
     SubtaskRunning,
@@ -43,6 +44,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     TransactionsCommitted,
 )
 from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
+from barrier_tck.reference_impl.protocol.source_alignment import SourceAlignment
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.protocol.table import IGNORED, STORY_MAX, Leads, TableMachine, leads
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
@@ -258,6 +260,32 @@ class LoopWalk(Walk):
                     assert not self.under_way, "nothing is under way when a loop is closed (CHL-5)"
 
 
+class AlignmentWalk(Walk):
+    """A group of two aligned sources, each of which comes forward, is idle for a time, or ends."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.machine = SourceAlignment("aligned", 100, SUBTASKS)
+        self.reached = dict.fromkeys(SUBTASKS, 0)
+        self.ended: set[SubtaskId] = set()
+
+    def choose(self) -> Any:
+        member = self.chance.choice(SUBTASKS)
+        if member in self.ended or self.chance.random() < 0.1:
+            self.ended.add(member)
+            return SourceWatermark(AttemptNumber(1), member, 0, ended=True)
+        self.reached[member] += self.chance.randint(0, 50)
+        idle = self.chance.random() < 0.4
+        return SourceWatermark(AttemptNumber(1), member, self.reached[member], idle)
+
+    def tell(self, event: Any) -> None:
+        for command in self.machine.handle(event):
+            behind = [self.reached[one] for one in SUBTASKS if one not in self.ended]
+            assert not behind or command.largest_ms >= min(behind), (
+                "the slowest one is never held back (EVT-6)"
+            )
+
+
 WALKS: dict[type[TableMachine[Any, Any]], type[Any]] = {
     CoordinatorMachine: JobWalk,
     SubtaskMachine: SubtaskWalk,
@@ -265,6 +293,7 @@ WALKS: dict[type[TableMachine[Any, Any]], type[Any]] = {
     BarrierTracker: TrackerWalk,
     BarrierRecorder: RecorderWalk,
     LoopTermination: LoopWalk,
+    SourceAlignment: AlignmentWalk,
 }
 
 

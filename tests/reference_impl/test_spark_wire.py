@@ -70,6 +70,8 @@ EXAMPLES: list[Any] = [
     messages.EndLoop("head"),
     messages.LoopInputEnded(ATTEMPT, SUBTASK, "head"),
     messages.LoopCounted(ATTEMPT, SUBTASK, "head", 3, 5, 4),
+    messages.SourceWatermark(ATTEMPT, SUBTASK, 1_000, idle=True),
+    messages.AllowWatermark(-5),
     messages.TransactionsCommitted(ATTEMPT, SUBTASK, CHECKPOINT),
     messages.SubtaskFailed(ATTEMPT, SUBTASK, "why"),
     messages.SubtaskFailed(ATTEMPT, SUBTASK, "why", CHECKPOINT),

@@ -15,6 +15,7 @@ from barrier_tck.harness.oracle.evidence.event_time import Divergence, EventTime
 from barrier_tck.harness.oracle.evidence.event_time_preconditions import (
     ADVANCED,
     FIRED,
+    HELD_BACK,
     JOINED,
     JOINS,
     OF_ONE_INPUT,
@@ -25,6 +26,7 @@ from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.event_time_parameters import DRIFT
 
 _WATERMARK = Sign("a watermark is not the smallest of the active inputs, or goes back", "EVT-1")
 _IN_LINE = Sign("a watermark, or a record, is lost, doubled or out of line on its channel", "EVT-1")
@@ -35,6 +37,8 @@ _OUTPUT = Sign("the output is not what reached the sinks", "EVT-2")
 _OVERTAKEN = Sign("after a barrier that overtook records, event time is not that of an aligned run", "EVT-3")
 _TIMER = Sign("a timer in event time does not go off when it is due, or not once", "EVT-5")
 
+_AHEAD = Sign("an aligned source reads further ahead of its group than is allowed", "EVT-6")
+_HELD = Sign("an aligned source is held back for nothing, or its group is told what does not follow", "EVT-6")
 _JOIN = Sign("a join holds or emits other pairs, or rows alone, than it must", "EVT-4")
 
 _OF_KIND = {"event_timer": _TIMER, **dict.fromkeys(JOINS, _JOIN), "": _IN_LINE, "shift": _IN_LINE}
@@ -56,6 +60,7 @@ class EventTime(StandardChecker):
         "EVT-3": OVERTOOK_WATERMARKS,
         "EVT-4": JOINED,
         "EVT-5": TIMERS_FIRED,
+        "EVT-6": HELD_BACK,
     }
     judges_output = True
     signs = (
@@ -68,6 +73,8 @@ class EventTime(StandardChecker):
         _OVERTAKEN,
         _TIMER,
         _JOIN,
+        _AHEAD,
+        _HELD,
     )
     rank = 25
 
@@ -90,6 +97,7 @@ class EventTime(StandardChecker):
             *(("EVT-3",) if plan.checkpoints.overtakes else ()),
             *(("EVT-4",) if kinds.intersection(JOINS) else ()),
             *(("EVT-5",) if "event_timer" in kinds else ()),
+            *(("EVT-6",) if any(DRIFT in vertex.parameters for vertex in plan.job.sources) else ()),
         )
 
     def check(self, context: TrialContext) -> Finding:
@@ -108,6 +116,7 @@ class EventTime(StandardChecker):
             "state_entries": replay.states,
             "in_flight": replay.in_flight,
             "stored_in_flight": replay.stored,
+            "held_back": replay.held,
             "violations": len(replay.divergences),
         }
         if replay.divergences:
@@ -135,5 +144,9 @@ def _sign_of(one: Divergence) -> Sign:
             return _OUTPUT
         case Wrong.WATERMARK | Wrong.IDLE:
             return _WATERMARK
+        case Wrong.AHEAD:
+            return _AHEAD
+        case Wrong.HELD:
+            return _HELD
         case _:
             return _IN_LINE

@@ -20,6 +20,13 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.aligned_sources import (
+    AlignedSource,
+    announcement_problem,
+    groups_of,
+    held_for_nothing,
+    learned_problem,
+)
 from barrier_tck.harness.oracle.evidence.key_groups import owner_of_group, owner_of_text
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.replayed_subtask import (
@@ -43,6 +50,7 @@ from barrier_tck.harness.plan.job_graph import SINK, SOURCE, EdgePlan, JobPlan, 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.elements import (
     AllOver,
+    Allowed,
     ElementEntry,
     InputOver,
     Polled,
@@ -51,11 +59,13 @@ from barrier_tck.harness.record.elements import (
     SplitsIdle,
     Stood,
     SubtaskElements,
+    ToldTime,
     Took,
     TookWatermark,
 )
 from barrier_tck.harness.record.history import End, InFlight, Row, SnapshotView, WatermarkInFlight
-from barrier_tck.harness.workloads.event_time import BOUND, IDLE_AFTER
+from barrier_tck.harness.record.operations import SourcesAligned
+from barrier_tck.harness.workloads.event_time_parameters import BOUND, DRIFT, IDLE_AFTER
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.workload import split_name
 
@@ -85,6 +95,10 @@ class Wrong(Enum):
     """A snapshot shows another watermark than the model has."""
     OUTPUT = auto()
     """The committed output is not what reached the sinks."""
+    AHEAD = auto()
+    """An aligned source read what is further ahead than was allowed."""
+    HELD = auto()
+    """An aligned source was held back for nothing, or something that its group must know was not said or not right."""
     LEFT = auto()
     """Something is left that must have been taken or emitted by the end."""
 
@@ -225,6 +239,8 @@ class EventTimeReplay:
     watermarks: int = 0
     states: int = 0
     """Entries of state that were compared."""
+    held: int = 0
+    """How often aligned sources looked at their splits and passed over some."""
     in_flight: int = 0
     """Watermarks that restored checkpoints had in flight."""
     stored: int = 0
@@ -238,6 +254,8 @@ class EventTimeReplay:
     """Checkpoint -> the attempt in which it was taken."""
     _flying: dict[int, dict[str, list[Labelled]]] = field(default_factory=dict)
     """Checkpoint -> channel -> what it had in flight."""
+    _aligned: dict[int, dict[str, AlignedSource]] = field(default_factory=dict)
+    """Attempt -> subtask -> what an aligned source did."""
     _reached: dict[tuple[int | None, str], Counter[bytes]] = field(default_factory=dict)
     """(checkpoint, sink vertex) -> what had reached it."""
 
@@ -257,6 +275,7 @@ class EventTimeReplay:
             for trace in sorted(traces, key=lambda trace: (order[trace.vertex.name], trace.index)):
                 self._replay(trace)
                 self._collect(trace)
+            self._check_groups(attempt)
         for view in self.context.history.checkpoints:
             self._check_state(view)
             self._check_stored(view)
@@ -502,9 +521,16 @@ class EventTimeReplay:
         model = self._begun(trace)
         if model is None:
             return
+        aligned = self._aligned_source(trace, model)
         for begin, sends in self._steps(trace):
             if isinstance(begin, Stood):
                 self._stand(trace, model, begin.checkpoint)
+                continue
+            problem = self._alignment_problem(trace, aligned, begin)
+            if problem is not None:
+                self.divergences.append(problem)
+                return
+            if isinstance(begin, ToldTime | Allowed):
                 continue
             self.steps += 1
             problem = self._problem_of(trace, model, begin, sends)
@@ -580,6 +606,11 @@ class EventTimeReplay:
         for entry in idle:
             for split in entry.idle:
                 fresh = not model.valve.inputs[split].idle
+                if fresh and split in polled.held:
+                    sentence = (
+                        f"{trace.of.subtask} counts {split} as idle, which is held back and was not asked"
+                    )
+                    return self._made(Wrong.HELD, sentence, split, trace)
                 if fresh and (split not in polled.quiet or IDLE_AFTER not in trace.vertex.parameters):
                     sentence = (
                         f"{trace.of.subtask} counts {split} as idle, and that had a record when it was asked"
@@ -700,6 +731,58 @@ class EventTimeReplay:
         if not trace.of.finished and model.open_keys:
             sentence = f"{trace.of.subtask} has ended, and {model.open_keys[0]} still holds something"
             self._add(Wrong.LEFT, sentence, trace.of.subtask, trace)
+
+    # --- aligned sources ------------------------------------------------------------------------------------
+
+    def _aligned_source(self, trace: _Trace, model: ReplayedSubtask) -> AlignedSource | None:
+        if trace.vertex.kind != SOURCE or DRIFT not in trace.vertex.parameters:
+            return None
+        lengths = {name: len(self._splits[name]) for name in self._splits_of(trace)}
+        found = AlignedSource(trace.of.subtask, model, trace.of.finished, lengths)
+        self._aligned.setdefault(trace.of.attempt, {})[trace.of.subtask] = found
+        return found
+
+    def _alignment_problem(
+        self, trace: _Trace, aligned: AlignedSource | None, begin: ElementEntry
+    ) -> Divergence | None:
+        """Return what is wrong with an aligned source ahead of a step."""
+        wrong, sentence = Wrong.HELD, None
+        if aligned is None:
+            if isinstance(begin, ToldTime | Allowed) or (isinstance(begin, Polled) and begin.held):
+                sentence = f"{trace.of.subtask} is held back, and is not aligned with others"
+        elif isinstance(begin, ToldTime):
+            sentence = aligned.report_problem(begin)
+        elif isinstance(begin, Allowed):
+            aligned.learn(begin.largest_ms)
+        elif isinstance(begin, Polled):
+            self.held += bool(begin.held)
+            sentence = aligned.held_problem(begin)
+            if sentence is None:
+                wrong, sentence = Wrong.AHEAD, aligned.ahead_problem(begin)
+        if sentence is None:
+            return None
+        return self._made(wrong, sentence, trace.of.subtask, trace)
+
+    def _check_groups(self, attempt: int) -> None:
+        """Compare what was announced to groups with the reports of their members, and what these learned with that."""
+        members = self._aligned.get(attempt, {})
+        is_stuck = self.context.history.end is End.STUCK and attempt == max(self._aligned, default=0)
+        for group, vertices in groups_of(self._plan(attempt).job).items():
+            own = [members[one] for vertex in vertices for one in vertex.subtasks if one in members]
+            said = [
+                line.operation
+                for line in self.context.history.of(SourcesAligned)
+                if (line.operation.attempt, line.operation.group) == (attempt, f"group {group}")
+            ]
+            places: dict[str, int] = {}
+            problems = [announcement_problem(one, vertices, places, members) for one in said]
+            problems += [learned_problem(one, [each.largest_ms for each in said]) for one in own]
+            if is_stuck:
+                problems += held_for_nothing(own, vertices[0].parameters[DRIFT])
+            for sentence in filter(None, problems):
+                divergence = Divergence(Wrong.HELD, f"{sentence} (attempt {attempt})", vertices[0].name)
+                self.divergences.append(replace(divergence, attempt=attempt))
+                break
 
     # --- where models begin ---------------------------------------------------------------------------------
 
@@ -1004,6 +1087,7 @@ def _with_plain_names(entry: ElementEntry) -> ElementEntry:
                 split=split_name(entry.split),
                 open_splits=tuple(map(split_name, entry.open_splits)),
                 quiet=tuple(map(split_name, entry.quiet)),
+                held=tuple(map(split_name, entry.held)),
             )
         case SplitsIdle():
             return SplitsIdle(tuple(map(split_name, entry.idle)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.precondition import Precondition
-from barrier_tck.harness.record.elements import SentWatermark, TookWatermark
+from barrier_tck.harness.record.elements import Polled, SentWatermark, TookWatermark
 from barrier_tck.harness.record.history import SnapshotView
 
 OF_ONE_INPUT = ("event_window", "event_top_n", "event_deduplicate")
@@ -53,12 +53,21 @@ def _overtook(context: TrialContext) -> bool:
     )
 
 
+def _held_back(context: TrialContext) -> bool:
+    return any(
+        isinstance(entry, Polled) and entry.held
+        for one in context.history.elements or ()
+        for entry in one.entries
+    )
+
+
 ADVANCED = Precondition("a watermark was sent", _advanced)
 FIRED = Precondition(
     "a window, a ranking or a deduplication held or emitted something", _fired_by(*OF_ONE_INPUT)
 )
 JOINED = Precondition("a join held a row, or emitted a pair or a row alone", _fired_by(*JOINS))
 TIMERS_FIRED = Precondition("a timer in event time was set or went off", _fired_by("event_timer"))
+HELD_BACK = Precondition("a split of an aligned source was ahead, and was not read", _held_back)
 OVERTOOK_WATERMARKS = Precondition(
     "a job went on with records in flight, and watermarks came behind them", _overtook
 )

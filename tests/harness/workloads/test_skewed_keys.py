@@ -13,7 +13,8 @@ from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.workloads.event_time import SKEW, EventTime
+from barrier_tck.harness.workloads.event_time import EventTime
+from barrier_tck.harness.workloads.event_time_parameters import SKEW
 from barrier_tck.harness.workloads.workload_names import filled
 
 
