@@ -145,7 +145,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         name="graphs",
         description="Generated job graphs in both modes, with everything that can go wrong: 0 to 4 faults.",
-        workload=WorkloadRanges(names=("lineage",), batches=(1, 8)),
+        workload=WorkloadRanges(names=(*["lineage"] * 7, "event-time"), batches=(1, 8)),
         job=JobRanges(sources=(1, 2), keyed=(1, 4), sinks=(1, 2), drawn_per_mille=730),
         deployment=DeploymentRanges(executors=(1, 4)),
         checkpoints=CheckpointRanges(modes=("exactly_once", "exactly_once", "at_least_once"), late_part=40),
@@ -163,7 +163,7 @@ PROFILES: tuple[Profile, ...] = (
         name="modes",
         description="Generated job graphs in every mode, with full queues: slow channels and vertices, 0 to 4 faults.",
         workload=WorkloadRanges(
-            names=("lineage", "lineage", "lineage", "keyed-totals"),
+            names=(*["lineage"] * 6, "keyed-totals", "keyed-totals", "event-time"),
             batches=(2, 8),
             batch_records=(1, 4),
             records_per_second=(None, 600, 2_000),
@@ -207,7 +207,9 @@ PROFILES: tuple[Profile, ...] = (
         _LOOPS,
         name="chandy-lamport",
         description="Any graph under Chandy-Lamport, with drawn initiators and overlapping snapshots: 0 to 4 faults.",
-        workload=replace(_LOOPS.workload, names=("rounds", "rounds", "money", "components", "lineage")),
+        workload=replace(
+            _LOOPS.workload, names=(*["rounds", "rounds", "money", "components", "lineage"] * 2, "event-time")
+        ),
         checkpoints=replace(
             _LOOPS.checkpoints, modes=("exactly_once",), protocol="chandy_lamport", interval_ms=(6, 30)
         ),
@@ -219,7 +221,9 @@ PROFILES: tuple[Profile, ...] = (
         description="Savepoints amid checkpoints, stops that succeed or fail and second jobs, in every mode: 0 to 3 "
         "faults.",
         workload=WorkloadRanges(
-            names=("lineage", "keyed-totals"), batches=(6, 24), records_per_second=(300, 300, 600)
+            names=(*["lineage", "keyed-totals"] * 4, "event-time"),
+            batches=(6, 24),
+            records_per_second=(300, 300, 600),
         ),
         job=JobRanges(sources=(1, 2), sinks=(1, 2), subtasks_max=16, drawn_per_mille=380),
         checkpoints=CheckpointRanges(
@@ -281,7 +285,7 @@ PROFILES: tuple[Profile, ...] = (
         description="Jobs stopped with savepoints that go on wider or narrower, and elastic ones that lose one "
         "executor or several, in every mode: 0 to 3 faults.",
         workload=WorkloadRanges(
-            names=("lineage", "lineage", "keyed-totals", "weather"),
+            names=(*["lineage", "lineage", "keyed-totals", "weather"] * 2, "event-time"),
             batches=(20, 40),
             batch_records=(1, 2),
             records_per_second=(200, 400),
@@ -331,7 +335,7 @@ PROFILES: tuple[Profile, ...] = (
         name="chains",
         description="Chains of three to five conditions: failures, long good runs, stops, slots that go and come back; "
         "with timers, increments and copies on hosts.",
-        workload=WorkloadRanges(names=("lineage",), records_per_second=(100,)),
+        workload=WorkloadRanges(names=(*["lineage"] * 7, "event-time"), records_per_second=(100,)),
         job=JobRanges(shapes_left_out=("between", "fan-in", "mixed")),
         checkpoints=CheckpointRanges(
             modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout"),
@@ -359,7 +363,7 @@ PROFILES: tuple[Profile, ...] = (
         name="ends",
         description="Some sources end long before the others, in every mode: 0 to 3 faults, before and after that.",
         workload=WorkloadRanges(
-            names=("lineage", "lineage", "keyed-totals"),
+            names=(*["lineage", "lineage", "keyed-totals"] * 3, "event-time"),
             batches=(12, 30),
             batch_records=(1, 3),
             records_per_second=(150, 300),
@@ -405,7 +409,7 @@ PROFILES: tuple[Profile, ...] = (
         name="incremental",
         description="Incremental checkpoints, several in flight, many of them failing, with 0 to 4 faults.",
         workload=WorkloadRanges(
-            names=("keyed-totals", "lineage"),
+            names=(*["keyed-totals", "lineage"] * 4, "event-time"),
             batches=(10, 30),
             batch_records=(1, 3),
             keys=(15, 60),
@@ -462,7 +466,9 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         name="large-state",
         description="Fewer keys in memory than there are, on every state backend, with 0 to 3 faults.",
-        workload=WorkloadRanges(names=("keyed-totals", "lineage"), batches=(10, 30), keys=(5, 40)),
+        workload=WorkloadRanges(
+            names=(*["keyed-totals", "lineage"] * 4, "event-time"), batches=(10, 30), keys=(5, 40)
+        ),
         job=JobRanges(drawn_per_mille=160),
         deployment=DeploymentRanges(cached_keys=(1, 2, 3, 8, None)),
         checkpoints=CheckpointRanges(

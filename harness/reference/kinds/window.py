@@ -39,12 +39,16 @@ class KeepInWindow:
         """Hold a record back that came from an input."""
         assert self._waiting is not None and self._timers is not None, "open comes first"
         waiting = self._waiting.of(group, key)
-        end_ms = self._timers.now_ms // self._size_ms * self._size_ms + self._size_ms
+        end_ms = self._end_ms(self._timers.now_ms)
         # The clock of another host may be behind.
         end_ms = max([end_ms, *(last for *_, last in waiting.get()[-1:])])
         waiting.add((number, row["id"], row["path"], end_ms))
         self._timers.set(group, key, end_ms)
         return ()
+
+    def _end_ms(self, now_ms: int) -> int:
+        """Return when the window ends of a record that comes now."""
+        return now_ms // self._size_ms * self._size_ms + self._size_ms
 
     def on_timer(self, group: int, key: bytes, at_ms: int) -> Iterable[Row]:
         """Pass on what came in the window that ends now."""
