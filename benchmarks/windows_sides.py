@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STREAMING = "structured_streaming"
+_TRUTHS_MAX = 3
+"""So many are kept, of inputs of different lengths: the shortest goes first."""
 _CHECKPOINTS_MIN = 3
 """Fewer of them do not tell how far apart they are."""
 TUNED_SETTINGS: Mapping[str, str] = {
@@ -71,12 +73,15 @@ class Inputs:
             write_steps(place, self.shape, slices, slices_per_step)
         return place
 
-    def require_right(self, output: Path, slices: int, side: str) -> None:
-        """Raise RuntimeError unless the committed files of a side are the ground truth, row by row."""
+    def take_output(self, output: Path, slices: int, side: str) -> None:
+        """Raise RuntimeError unless the committed files of a side are the ground truth, row by row; remove them."""
         if slices not in self._truths:
+            if len(self._truths) == _TRUTHS_MAX:
+                del self._truths[min(self._truths)]
             lanes = (self.shape.lanes(lane, range(slices)) for lane in range(LANES))
             self._truths[slices] = self.case.truth(*lanes)
         require_same_rows(committed_table(output, self.case.columns), self._truths[slices], side)
+        shutil.rmtree(output)
 
     def rows(self, slices: int) -> int:
         """Return the number of records, without those at the end of the lanes."""
@@ -125,7 +130,7 @@ class ReferenceSide:
         root, watch = new_directory(self.scratch, self.name), Stopwatch()
         graph = self.inputs.case.graph(self.inputs.lanes(passes), self.inputs.shape)
         run_job(self.spark, graph, root, watch, backend=self.backend)
-        self.inputs.require_right(root / "output", passes, self.name)
+        self.inputs.take_output(root / "output", passes, self.name)
         done = Run(self.name, self.inputs.rows(passes), watch.seconds, passes, watch.checkpoints)
         self.pace.note(done)
         return done
@@ -152,7 +157,7 @@ class StreamingSide:
         """Run the query once over so many slices, from the start of its first micro-batch to the end of the last."""
         root = new_directory(self.scratch, self.name)
         batches = self._query(root, self.inputs.steps(passes, self.slices_per_step))
-        self.inputs.require_right(root / "output", passes, self.name)
+        self.inputs.take_output(root / "output", passes, self.name)
         rows = sum(int(batch["numInputRows"]) for batch in batches)
         if rows != self.inputs.rows(passes) + LANES:
             raise RuntimeError(f"{self.name} says that it read {rows} rows of {self.inputs.rows(passes)}")
