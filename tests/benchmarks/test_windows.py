@@ -334,7 +334,7 @@ def spark() -> Iterator[Any]:
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_both_sides_give_the_truth(case: str, spark: Any, tmp_path: Path) -> None:
-    inputs = Inputs(CASES[case], EventShape(keys=50, slice_rows=400), tmp_path)
+    inputs = Inputs(CASES[case], EventShape(keys=50, slice_rows=400), tmp_path / "input")
     streaming = StreamingSide(spark, inputs, tmp_path, slices_per_step=5)
     sides = (
         ReferenceSide(spark, inputs, tmp_path),
@@ -352,7 +352,7 @@ def test_both_sides_give_the_truth(case: str, spark: Any, tmp_path: Path) -> Non
 def test_a_side_whose_output_is_not_the_truth_fails(spark: Any, tmp_path: Path) -> None:
     right = CASES["tumbling"]
     without_a_record = replace(right, truth=lambda left, other: right.truth(left.slice(1), other))
-    inputs = Inputs(without_a_record, EventShape(keys=50, slice_rows=400), tmp_path)
+    inputs = Inputs(without_a_record, EventShape(keys=50, slice_rows=400), tmp_path / "input")
     for side in (ReferenceSide(spark, inputs, tmp_path), StreamingSide(spark, inputs, tmp_path, 5)):
         with pytest.raises(RuntimeError, match=rf"{side.name} has \d+ rows, .* the first that differs"):
             side.run(3)
