@@ -94,7 +94,9 @@ def run(progress: Progress, only: str | None = None) -> dict[str, Any]:
         points: list[dict[str, Any]] = []
         for number, case in enumerate(cases):
             told = _part_of(progress, number, len(cases))
-            points += points_of(case, runs_of(case, _sides(spark, case, Path(name)), told))
+            with tempfile.TemporaryDirectory(dir=name) as inputs:
+                sides = _sides(spark, Inputs(CASES[case], SHAPE, Path(inputs)), Path(name))
+                points += points_of(case, runs_of(case, sides, told))
         bursts: dict[str, dict[str, Any]] = {}
         if only in (None, BURST):
             for backend in BACKENDS:
@@ -172,11 +174,13 @@ def table(numbers: dict[str, Any]) -> str:
     return text_table(numbers["points"], columns) if numbers["points"] else ""
 
 
-def _sides(spark: SparkSession, case: str, directory: Path) -> list[Side]:
-    inputs = Inputs(CASES[case], SHAPE, directory)
+def _sides(spark: SparkSession, inputs: Inputs, scratch: Path) -> list[Side]:
     pace = Pace()
-    heap, rocksdb = (ReferenceSide(spark, inputs, directory, backend, pace) for backend in BACKENDS)
-    return [heap, StreamingSide(spark, inputs, directory, _FIRST_STEP, pace), rocksdb]
+    return [
+        ReferenceSide(spark, inputs, scratch, "heap", pace),
+        StreamingSide(spark, inputs, scratch, _FIRST_STEP, pace),
+        ReferenceSide(spark, inputs, scratch, "rocksdb"),
+    ]
 
 
 def _part_of(progress: Progress, number: int, parts: int) -> Progress:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STREAMING = "structured_streaming"
+_TRUTHS_MAX = 3
+"""So many are kept, of inputs of different lengths: the shortest goes first."""
 _CHECKPOINTS_MIN = 3
 """Fewer of them do not tell how far apart they are."""
 TUNED_SETTINGS: Mapping[str, str] = {
@@ -55,40 +57,43 @@ class Inputs:
     directory: Path
     _truths: dict[int, pa.Table] = field(default_factory=dict)
     _written: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Form of the input -> its slices, and the slices of a step, as it lies on disk."""
+    """Side -> the slices of its input, and those of a step, as it lies on disk."""
 
-    def lanes(self, slices: int) -> Path:
-        """Return the directory of the input as one file for each lane."""
-        place, there = self._place("lanes", slices, slices)
+    def lanes(self, side: str, slices: int) -> Path:
+        """Return the directory of a side's input, as one file for each lane."""
+        place, there = self._place(side, slices, slices)
         if not there:
             write_lanes(place, self.shape, slices)
         return place
 
-    def steps(self, slices: int, slices_per_step: int) -> Path:
-        """Return the directory of the input as one file for each lane and step."""
-        place, there = self._place("steps", slices, slices_per_step)
+    def steps(self, side: str, slices: int, slices_per_step: int) -> Path:
+        """Return the directory of a side's input, as one file for each lane and step."""
+        place, there = self._place(side, slices, slices_per_step)
         if not there:
             write_steps(place, self.shape, slices, slices_per_step)
         return place
 
-    def require_right(self, output: Path, slices: int, side: str) -> None:
-        """Raise RuntimeError unless the committed files of a side are the ground truth, row by row."""
+    def take_output(self, output: Path, slices: int, side: str) -> None:
+        """Raise RuntimeError unless the committed files of a side are the ground truth, row by row; remove them."""
         if slices not in self._truths:
+            if len(self._truths) == _TRUTHS_MAX:
+                del self._truths[min(self._truths)]
             lanes = (self.shape.lanes(lane, range(slices)) for lane in range(LANES))
             self._truths[slices] = self.case.truth(*lanes)
         require_same_rows(committed_table(output, self.case.columns), self._truths[slices], side)
+        shutil.rmtree(output)
 
     def rows(self, slices: int) -> int:
         """Return the number of records, without those at the end of the lanes."""
         return slices * self.shape.slice_rows
 
-    def _place(self, form: str, slices: int, slices_per_step: int) -> tuple[Path, bool]:
-        wanted = slices, slices_per_step
-        place = self.directory / f"{self.case.name}-{form}"
-        there = self._written.get(form) == wanted
+    def _place(self, side: str, slices: int, slices_per_step: int) -> tuple[Path, bool]:
+        """Return the directory of a side's input, and whether it has what is wanted; if not, it is to be made."""
+        wanted, place = (slices, slices_per_step), self.directory / side
+        there = self._written.get(side) == wanted
         if not there:
             shutil.rmtree(place, ignore_errors=True)
-            self._written[form] = wanted
+            self._written[side] = wanted
         return place, there
 
 
@@ -123,9 +128,9 @@ class ReferenceSide:
     def run(self, passes: int) -> Run:
         """Run the job once over so many slices; the time does not include deployment."""
         root, watch = new_directory(self.scratch, self.name), Stopwatch()
-        graph = self.inputs.case.graph(self.inputs.lanes(passes), self.inputs.shape)
+        graph = self.inputs.case.graph(self.inputs.lanes(self.name, passes), self.inputs.shape)
         run_job(self.spark, graph, root, watch, backend=self.backend)
-        self.inputs.require_right(root / "output", passes, self.name)
+        self.inputs.take_output(root / "output", passes, self.name)
         done = Run(self.name, self.inputs.rows(passes), watch.seconds, passes, watch.checkpoints)
         self.pace.note(done)
         return done
@@ -151,8 +156,8 @@ class StreamingSide:
     def run(self, passes: int) -> Run:
         """Run the query once over so many slices, from the start of its first micro-batch to the end of the last."""
         root = new_directory(self.scratch, self.name)
-        batches = self._query(root, self.inputs.steps(passes, self.slices_per_step))
-        self.inputs.require_right(root / "output", passes, self.name)
+        batches = self._query(root, self.inputs.steps(self.name, passes, self.slices_per_step))
+        self.inputs.take_output(root / "output", passes, self.name)
         rows = sum(int(batch["numInputRows"]) for batch in batches)
         if rows != self.inputs.rows(passes) + LANES:
             raise RuntimeError(f"{self.name} says that it read {rows} rows of {self.inputs.rows(passes)}")

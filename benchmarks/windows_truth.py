@@ -15,37 +15,45 @@ PAIR_COLUMNS = ("key", "left", "right", "time")
 
 
 def sliding_windows(rows: pa.Table, size_ms: int, slide_ms: int) -> pa.Table:
-    """Return count and sum of the values by key and window; windows that do not overlap slide by their own length."""
-    panes = pa.table(
-        {
-            "key": rows["key"],
-            "pane": _numpy(rows, "at_ms") // slide_ms * slide_ms,
-            "value": rows["value"],
-        }
-    )
-    parts = panes.group_by(["key", "pane"]).aggregate([("value", "count"), ("value", "sum")])
-    starts = range(0, size_ms, slide_ms)
-    shifted = pa.concat_tables(
-        [parts.set_column(1, "window_start", pc.subtract(parts["pane"], back)) for back in starts]
-    )
-    whole = shifted.group_by(["key", "window_start"]).aggregate(
-        [("value_count", "sum"), ("value_sum", "sum")]
-    )
+    """Return count and sum of the values by key and window; windows that do not overlap slide by their own length.
+
+    Keys are 0 or more, and sums below 2 ** 53. There is a cell for each key and slide, so most of them should be used.
+    """
+    keys, slides = _numpy(rows, "key"), _numpy(rows, "at_ms") // slide_ms
+    ahead = size_ms // slide_ms - 1
+    first = slides.min() - ahead
+    width = slides.max() - first + 1
+    cells = keys * width + slides - first
+    shape = keys.max() + 1, width
+    counts = np.bincount(cells, minlength=shape[0] * width).reshape(shape)
+    sums = np.bincount(cells, _numpy(rows, "value"), shape[0] * width).astype(np.int64).reshape(shape)
+    counts, sums = (_over_the_next(table, ahead) for table in (counts, sums))
+    key, start = np.nonzero(counts)
     return pa.table(
         {
-            "key": whole["key"],
-            "window_start": whole["window_start"],
-            "window_end": pc.add(whole["window_start"], size_ms),
-            "count": whole["value_count_sum"],
-            "sum": whole["value_sum_sum"],
+            "key": key,
+            "window_start": (start + first) * slide_ms,
+            "window_end": (start + first) * slide_ms + size_ms,
+            "count": counts[key, start],
+            "sum": sums[key, start],
         }
     )
+
+
+def _over_the_next(table: Any, ahead: int) -> Any:
+    """Return, for each cell, the sum of it and of so many cells behind it in its row."""
+    whole = table.copy()
+    for distance in range(1, ahead + 1):
+        whole[:, :-distance] += table[:, distance:]
+    return whole
 
 
 def sessions(rows: pa.Table, gap_ms: int) -> pa.Table:
     """Return count and sum of the values by key and session: records of a key less than the gap apart."""
-    order = np.lexsort((_numpy(rows, "at_ms"), _numpy(rows, "key")))
-    keys, times, values = (_numpy(rows, name)[order] for name in ("key", "at_ms", "value"))
+    keys, times, values = (_numpy(rows, name) for name in ("key", "at_ms", "value"))
+    placed, _ = _placed(rows, rows, 0)
+    order = np.argsort(placed)
+    keys, times, values = keys[order], times[order], values[order]
     begins = np.append(True, (np.diff(keys) != 0) | (np.diff(times) >= gap_ms))
     first = np.flatnonzero(begins)
     behind = np.append(first[1:], len(keys))
@@ -62,15 +70,13 @@ def sessions(rows: pa.Table, gap_ms: int) -> pa.Table:
 
 def pairs(left: pa.Table, right: pa.Table, upper_ms: int) -> pa.Table:
     """Return the pairs of equal keys in which the right record is later by 0 to ``upper_ms``, both included."""
-    first_ms = min(_numpy(side, "at_ms").min() for side in (left, right))
-    width = max(_numpy(side, "at_ms").max() for side in (left, right)) - first_ms + upper_ms + 1
-    placed = _numpy(right, "key") * width + _numpy(right, "at_ms") - first_ms
-    order = np.argsort(placed)
-    placed = placed[order]
-    wanted = _numpy(left, "key") * width + _numpy(left, "at_ms") - first_ms
+    wanted, placed = _placed(left, right, upper_ms)
+    order, left_order = np.argsort(placed), np.argsort(wanted)
+    # Both in order: each search begins near the one before it, which is much quicker.
+    placed, wanted = placed[order], wanted[left_order]
     begins = np.searchsorted(placed, wanted, side="left")
     counts = np.searchsorted(placed, wanted + upper_ms, side="right") - begins
-    of_left = np.repeat(np.arange(len(wanted)), counts)
+    of_left = left_order[np.repeat(np.arange(len(wanted)), counts)]
     within = np.arange(len(of_left)) - np.repeat(np.cumsum(counts) - counts, counts)
     of_right = order[np.repeat(begins, counts) + within]
     return pa.table(
@@ -83,21 +89,45 @@ def pairs(left: pa.Table, right: pa.Table, upper_ms: int) -> pa.Table:
     )
 
 
+def _placed(left: pa.Table, right: pa.Table, reach_ms: int) -> tuple[Any, Any]:
+    """Return a number for each record of two tables: by key and then by time, keys further apart than the reach."""
+    first_ms = min(_numpy(side, "at_ms").min() for side in (left, right))
+    width = max(_numpy(side, "at_ms").max() for side in (left, right)) - first_ms + reach_ms + 1
+    one, other = (_numpy(side, "key") * width + _numpy(side, "at_ms") - first_ms for side in (left, right))
+    return one, other
+
+
 def require_same_rows(found: pa.Table, expected: pa.Table, side: str) -> None:
     """Raise RuntimeError unless both have the same rows, each as often, in any order.
 
     What came of the records at the end of the lanes is passed over.
     """
     found = found.filter(pc.not_equal(found["key"], LAST_KEY))
-    rows, wanted = (_ordered(table) for table in (found, expected.select(found.column_names)))
-    shared = min(found.num_rows, expected.num_rows)
+    expected = expected.select(found.column_names)
+    if _digest(found) == _digest(expected):
+        return
+    rows, wanted = _ordered(found), _ordered(expected)
+    shared = min(len(rows), len(wanted))
     wrong = np.flatnonzero((rows[:shared] != wanted[:shared]).any(axis=1))
-    if len(wrong) or len(rows) != len(wanted):
-        place = int(wrong[0]) if len(wrong) else shared
-        raise RuntimeError(
-            f"{side} has {len(rows)} rows, and {len(wanted)} are right; the first that differs is "
-            f"{_row(rows, place, found)}, not {_row(wanted, place, found)}"
-        )
+    place = int(wrong[0]) if len(wrong) else shared
+    raise RuntimeError(
+        f"{side} has {len(rows)} rows, and {len(wanted)} are right; the first that differs is "
+        f"{_row(rows, place, found)}, not {_row(wanted, place, found)}"
+    )
+
+
+def _digest(table: pa.Table) -> tuple[int, int]:
+    """Return the number of rows, and a sum over all of them of a hash of each: the same in any order.
+
+    Sorting millions of rows would take longer than the run that gave them.
+    """
+    mixed = np.zeros(table.num_rows, dtype=np.uint64)
+    for name in table.column_names:
+        mixed = (mixed ^ _numpy(table, name).astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(29)
+    return table.num_rows, int(mixed.sum())
 
 
 def _ordered(table: pa.Table) -> Any:
