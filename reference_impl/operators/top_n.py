@@ -3,8 +3,8 @@
 A window's rows are emitted when it ends, in the order of their rank, which begins at 1. Nulls come last in either
 direction; otherwise booleans come before numbers, these before strings, then dates, then timestamps. Decimals are
 numbers, and NaN is the largest one. Rows that are equal in all columns of the order are ranked by the bytes of what
-they give to the output. That order means nothing, but it is always the same: rows that share a place give the same output in
-whatever order they came.
+they give to the output. That order means nothing, but it is always the same: rows that share a place give the same
+output in whatever order they came.
 
 Only the first n rows of a window are kept, as no later record can bring another one back. Windows are tumbling, sliding
 or sessions; there is no allowed lateness. Sessions are those of ``windows``: records whose distance is less than the
