@@ -96,9 +96,9 @@ def test_late_records_and_those_before_the_start_are_left_out_by_both(
 # --- Spark's own windows and sessions -------------------------------------------------------------------------
 
 
-def _summed(grouped: Any, end: str) -> DataFrame:
+def _summed(grouped: Any, end: str, before_ms: int = 1) -> DataFrame:
     sums = [f.sum(name).alias(name) for name in ("id", "mark", "n")]
-    ended = (f.unix_millis(f.col(end)) - 1).alias("ts")
+    ended = (f.unix_millis(f.col(end)) - before_ms).alias("ts")
     found: DataFrame = grouped.agg(*sums).select("key", ended, "id", "mark", "n")
     return found
 
@@ -122,9 +122,11 @@ def _windows(size_ms: int, slide_ms: int | None = None) -> Callable[[Mapping[str
 
 
 def _sessions(gap_ms: int) -> Callable[[Mapping[str, DataFrame]], DataFrame]:
+    """Sessions of records less than a gap apart. Those of Spark are of records at most a gap apart."""
+
     def run(tables: Mapping[str, DataFrame]) -> DataFrame:
-        session = f.session_window(_time(), f"{gap_ms} milliseconds")
-        return _summed(_only(tables).groupBy("key", session.alias("session")), "session.end")
+        session = f.session_window(_time(), f"{gap_ms - 1} milliseconds")
+        return _summed(_only(tables).groupBy("key", session.alias("session")), "session.end", 0)
 
     return run
 
