@@ -20,7 +20,10 @@ ENDLESS = ("CO-06", "CO-11", "EL-09", "FS-02", "HB-01")
 """Their jobs never end, so that each trial lasts as long as it may: a minute and more."""
 SLOW = ("CL-05", "CL-06", "MD-01", "SI-04", "TI-02")
 """They take up to a minute, and the same checkers catch other bugs on Spark before a merge."""
-AT_NIGHT = (*ENDLESS, *SLOW)
+EVENT_TIME_AT_NIGHT = ("ET-09", "ET-16", "ET-29", "ET-43", "ET-85")
+"""Before a merge six others of event time are enough: a restore, a rescale, a join, a chain, timers, and overtaken
+watermarks."""
+AT_NIGHT = (*ENDLESS, *SLOW, *EVENT_TIME_AT_NIGHT)
 
 
 @pytest.mark.long_on_clusters

@@ -168,8 +168,8 @@ def test_every_checker_has_a_planted_bug_that_it_catches_first() -> None:
 def test_planted_bugs_on_spark_are_also_about_joins_chains_sinks_loops_and_all_modes() -> None:
     plans = [bug.spark_plan for bug in BUGS.values() if bug.spark_plan is not None]
     assert len(plans) >= 14
-    assert {plan.job.shape for plan in plans} >= {"joined", "chained", "loop", "exchange"}
-    assert {plan.checkpoints.mode for plan in plans} == {"exactly_once", "at_least_once"}
+    assert {plan.job.shape for plan in plans} >= {"joined", "chained", "loop", "exchange", "interval"}
+    assert {plan.checkpoints.mode for plan in plans} == {"exactly_once", "at_least_once", "unaligned"}
     assert {plan.checkpoints.protocol for plan in plans} == {"barriers", "chandy_lamport"}
 
 
