@@ -248,8 +248,8 @@ PROFILES: tuple[Profile, ...] = (
     ),
     Profile(
         name="event-time",
-        description="Generated graphs of windows, joins and timers in event time, in every mode, some of them "
-        "rescaled, elastic or stopped with savepoints: 0 to 4 faults.",
+        description="Generated graphs of windows, joins and timers in event time, a third of them with aligned "
+        "sources, in every mode, some of them rescaled, elastic or stopped with savepoints: 0 to 4 faults.",
         workload=WorkloadRanges(
             names=("event-time",),
             batches=(2, 10),

@@ -252,8 +252,8 @@ _SPARK_RESCALE = replace(
 _SPARK_EVENT_TIME = replace(
     _SPARK_RESCALE,
     name="spark-event-time",
-    description="For a real cluster: generated graphs of windows and timers in event time, in every mode, with kills; "
-    "half of them are rescaled.",
+    description="For a real cluster: generated graphs of windows and timers in event time, a third of them with "
+    "aligned sources, in every mode, with kills; half of them are rescaled.",
     workload=replace(
         _SPARK_RESCALE.workload, names=("event-time",), batches=(30, 50), batch_records=(4, 8), keys=(3, 12)
     ),
