@@ -252,8 +252,8 @@ PROFILES: tuple[Profile, ...] = (
     ),
     Profile(
         name="event-time",
-        description="Generated graphs of windows, joins and timers in event time, and real flights, in every mode, "
-        "some of them rescaled, elastic or stopped with savepoints: 0 to 4 faults.",
+        description="Generated graphs of windows, joins and timers in event time, some with aligned sources, and real "
+        "flights, in every mode, some of them rescaled, elastic or stopped with savepoints: 0 to 4 faults.",
         workload=WorkloadRanges(
             names=EVENT_TIME,
             batches=(2, 10),

@@ -260,8 +260,8 @@ _SPARK_RESCALE = replace(
 _SPARK_EVENT_TIME = replace(
     _SPARK_RESCALE,
     name="spark-event-time",
-    description="For a real cluster: generated graphs of windows and timers in event time, and real flights, in every "
-    "mode, with kills; half of them are rescaled.",
+    description="For a real cluster: generated graphs of windows and timers in event time, some with aligned sources, "
+    "and real flights, in every mode, with kills; half of them are rescaled.",
     workload=replace(
         _SPARK_RESCALE.workload, names=EVENT_TIME, batches=(30, 50), batch_records=(4, 8), keys=(3, 12)
     ),

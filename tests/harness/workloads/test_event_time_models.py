@@ -12,12 +12,22 @@ from hypothesis import strategies as st
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
-from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import (
+    SINK,
+    SOURCE,
+    EdgePlan,
+    JobPlan,
+    OperatorPlan,
+    Spread,
+    VertexPlan,
+)
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.reference.operator_kind import Site
 from barrier_tck.harness.reference.operators import reference_kinds
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.workloads.event_time import EventTime
+from barrier_tck.harness.workloads.event_time_parameters import DRIFT, GROUP, IDLE_AFTER
+from barrier_tck.harness.workloads.generated_jobs import GENERATED
 from barrier_tck.harness.workloads.joined_records import FORMS, windows_at
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.replayed import KeyState
@@ -224,3 +234,52 @@ def test_drawn_jobs_have_all_kinds_and_are_accepted() -> None:
     kinds = {one.kind for plan in plans for vertex in plan.job.vertices for one in vertex.operators}
     assert set(parameters) <= kinds
     assert {EventTime().problem_of(plan.job) for plan in plans} == {None}
+
+
+def test_drawn_sources_are_aligned_in_a_share_of_jobs_with_slow_idle_and_short_ones_among_them() -> None:
+    system = ReferenceSimulated()
+    plans = draw_plans(3, 150, profile_named("event-time"), Constraints(system.job, system.capabilities))
+    drawn = [plan for plan in plans if plan.job.shape == GENERATED]
+    aligned = [[one for one in plan.job.sources if DRIFT in one.parameters] for plan in drawn]
+    share = sum(map(bool, aligned)) / len(drawn)
+    assert 1 / 6 < share < 1 / 2
+    assert any(len({one.parameters.get(GROUP, 0) for one in sources}) == 2 for sources in aligned)
+    assert any(0 < len(sources) < len(plan.job.sources) for sources, plan in zip(aligned, drawn, strict=True))
+    assert any(IDLE_AFTER in one.parameters for sources in aligned for one in sources)
+    lengths = [
+        [
+            len(split.rows)
+            for split in EventTime().splits(plan)
+            if split.vertex in [one.name for one in sources]
+        ]
+        for sources, plan in zip(aligned, drawn, strict=True)
+        if sources
+    ]
+    assert any(max(of_job) > 2 * min(of_job) for of_job in lengths if of_job), "some end early"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        ({"drift_ms": 5}, {}, "needs drift_ms and report_ms, or neither"),
+        ({"report_ms": 5}, {}, "needs drift_ms and report_ms, or neither"),
+        ({"drift_ms": 5, "report_ms": 0}, {}, "a whole number from 1"),
+        (
+            {"drift_ms": 5, "report_ms": 1},
+            {"drift_ms": 6, "report_ms": 1},
+            "of the other sources of its group",
+        ),
+        ({"drift_ms": 5, "report_ms": 1}, {"drift_ms": 6, "report_ms": 1, "group": 1}, None),
+        ({"drift_ms": 5, "report_ms": 1}, {}, None),
+    ],
+)
+def test_aligned_sources_of_a_group_have_one_bound(
+    first: dict[str, int], second: dict[str, int], says: str | None
+) -> None:
+    sources = [
+        VertexPlan(name, SOURCE, 1, {"bound_ms": 0, **own}) for name, own in (("a", first), ("b", second))
+    ]
+    edges = tuple(EdgePlan(one.name, "out", Spread.REBALANCE) for one in sources)
+    job = JobPlan(GENERATED, vertices=(*sources, VertexPlan("out", SINK, 1)), edges=edges)
+    problem = EventTime().problem_of(job)
+    assert problem is None if says is None else says in str(problem)
