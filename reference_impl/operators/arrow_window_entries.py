@@ -36,8 +36,9 @@ class FrozenWindows:
     """``FrozenState`` of the windows of a subtask."""
 
     keys: KeySlots
-    slabs: Sequence[FrozenSlab]
-    """In the order of their starts."""
+    made: Callable[[], Sequence[FrozenSlab]]
+    """Gives the windows, those of a key in the order of their starts; called in the asynchronous part."""
+    is_empty: bool
     changed: Ints
     """Slot -> the version of the first snapshot that has the last change of its key."""
     floating: Sequence[bool | None]
@@ -45,10 +46,6 @@ class FrozenWindows:
     removed_after_ms: int
     """How long after its end a window is removed."""
     released: Callable[[], None]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.slabs
 
     def release(self) -> None:
         self.released()
@@ -78,22 +75,25 @@ class FrozenWindows:
         return np.bincount(self._slots, minlength=len(self.changed))
 
     @cached_property
+    def _slabs(self) -> Sequence[FrozenSlab]:
+        return self.made()
+
+    @cached_property
     def _slots(self) -> Ints:
-        return np.concatenate([_NONE, *(slab.slots for slab in self.slabs)])
+        return np.concatenate([_NONE, *(slab.slots for slab in self._slabs)])
 
     @cached_property
     def _groups(self) -> Ints:
         return self.keys.groups_upto(len(self.changed))
 
     def _windows(self, wanted: Any | None) -> Iterator[HeldEntries]:
-        if not self.slabs:
+        if not self._slabs:
             return
         order = self._ordered(self._slots, wanted)
-        counts = [len(slab.slots) for slab in self.slabs]
-        starts = np.repeat([slab.start for slab in self.slabs], counts)[order]
-        ends = np.repeat([slab.end for slab in self.slabs], counts)[order]
-        firings = np.concatenate([slab.firings for slab in self.slabs])[order]
-        pending = np.concatenate([slab.pending for slab in self.slabs])[order]
+        starts = np.concatenate([_of_each(slab.starts, slab) for slab in self._slabs])[order]
+        ends = np.concatenate([_of_each(slab.ends, slab) for slab in self._slabs])[order]
+        firings = np.concatenate([slab.firings for slab in self._slabs])[order]
+        pending = np.concatenate([slab.pending for slab in self._slabs])[order]
         stored = [_in_order(self._stored(place), order) for place in range(len(self.floating))]
         for group, slots, rows in self._by_width(self._slots[order]):
             columns = [starts[rows], ends[rows], firings[rows], pending[rows]]
@@ -106,25 +106,20 @@ class FrozenWindows:
 
     def _stored(self, place: int) -> Any:
         """Return what is kept of an aggregate, slab by slab."""
-        parts = [slab.values[place].stored(np.arange(len(slab.slots))) for slab in self.slabs]
+        parts = [slab.values[place].stored(slab.places) for slab in self._slabs]
         if self.floating[place] is not None:
             return np.concatenate(parts)
         return [value for part in parts for value in part]
 
     def _timers(self, wanted: Any | None) -> Iterator[HeldEntries]:
-        if not self.slabs:
+        if not self._slabs:
             return
-        slots, times = (
-            [self._slots],
-            [
-                np.concatenate(
-                    [np.full(len(slab.slots), slab.end + self.removed_after_ms) for slab in self.slabs]
-                )
-            ],
-        )
+        ends = [_of_each(slab.ends, slab) for slab in self._slabs]
+        slots = [self._slots]
+        times = [of_slab + self.removed_after_ms for of_slab in ends]
         if self.removed_after_ms >= 0:
-            slots += [slab.slots[slab.waits] for slab in self.slabs]
-            times += [np.full(np.count_nonzero(slab.waits), slab.end - 1) for slab in self.slabs]
+            slots += [slab.slots[slab.waits] for slab in self._slabs]
+            times += [of_slab[slab.waits] - 1 for of_slab, slab in zip(ends, self._slabs, strict=True)]
         of_key, at_ms = np.concatenate(slots), np.concatenate(times)
         first = np.argsort(at_ms, kind="stable")
         of_key, at_ms = of_key[first], at_ms[first]
@@ -157,6 +152,10 @@ class FrozenWindows:
 
 
 _NONE: Ints = np.empty(0, dtype=np.int64)
+
+
+def _of_each(times: Ints | int, slab: FrozenSlab) -> Ints:
+    return np.full(len(slab.slots), times) if isinstance(times, int) else times
 
 
 def _by_group(numbers: Ints, groups: Ints) -> Iterator[tuple[int, Ints]]:

@@ -21,11 +21,14 @@ class FiredRows:
         self._windows: list[tuple[Ints, Ints, Ints]] = []
         self._results: list[Sequence[Results]] = []
 
-    def add(self, slots: Ints, start: int, end: int, firings: Ints, results: Sequence[Results]) -> None:
-        """Take windows of one start and end (ms): slots of their keys, numbers of their firings, and results."""
+    def add(
+        self, slots: Ints, start: Ints | int, end: Ints | int, firings: Ints, results: Sequence[Results]
+    ) -> None:
+        """Take windows: slots of their keys, start and end (ms) of each or all, numbers of firings, and results."""
         self.rows += len(slots)
         self._slots.append(slots)
-        self._windows.append((np.full(len(slots), start), np.full(len(slots), end), firings))
+        starts, ends = (np.broadcast_to(np.asarray(each), len(slots)) for each in (start, end))
+        self._windows.append((starts, ends, firings))
         self._results.append(results)
 
     def columns(self) -> tuple[Ints, list[Ints], list[list[Results]]]:

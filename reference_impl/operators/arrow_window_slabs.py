@@ -115,15 +115,19 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class FrozenSlab:
-    """A slab as it was when a snapshot was taken."""
+    """Windows as they were when a snapshot was taken."""
 
-    start: int
-    end: int
+    starts: Ints | int
+    """The start (ms) of each, or of all."""
+    ends: Ints | int
     slots: Ints
+    """Of their keys."""
     firings: Ints
     pending: Ints
     waits: Any
     """Whether each window has yet to fire because of its end."""
+    places: Ints
+    """Of their values."""
     values: Sequence[WindowValues]
 
 
@@ -211,6 +215,7 @@ class WindowSlab:
             self._firings[:count],
             self._pending[:count],
             self._waits[:count],
+            np.arange(count),
             self.values,
         )
 

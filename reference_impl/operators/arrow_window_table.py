@@ -6,59 +6,48 @@ whole slabs fire and are removed. What all of this means is what ``windows.Windo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from barrier_tck.reference_impl.operators.arrow_keys import Ints, bounds_of, key_columns, stable_order
-from barrier_tck.reference_impl.operators.arrow_slots import KeySlots
+from barrier_tck.reference_impl.operators.arrow_keys import Ints, bounds_of, stable_order
+from barrier_tck.reference_impl.operators.arrow_window_keys import (
+    ROWS_OF_A_BATCH,
+    Marks,
+    WindowAggregates,
+    WindowKeys,
+)
 from barrier_tck.reference_impl.operators.arrow_window_rows import FiredRows, UpdatedRows
 from barrier_tck.reference_impl.operators.arrow_window_slabs import FrozenSlab, Pins, WindowSlab
-from barrier_tck.reference_impl.operators.arrow_window_values import Source, WindowedAggregate, rows_of
+from barrier_tck.reference_impl.operators.arrow_window_values import Source, rows_of
 from barrier_tck.reference_impl.operators.windows import Sliding, Tumbling, WindowDefinition, WindowState
-from barrier_tck.reference_impl.protocol.watermarks import END_OF_TIME, GroupWatermarks
+from barrier_tck.reference_impl.protocol.watermarks import END_OF_TIME
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
-ROWS_OF_A_BATCH = 16_384
-"""What fires because of one watermark is passed on in batches of at most so many rows."""
-COMPACT_FLOOR = 1 << 16
-"""With fewer keys than that, those without a window are not looked for."""
-
-Marks = Any
-"""The watermark (ms) of all keys, or an array with that of each row."""
 _Rows = Ints | None
 """Numbers of rows, ascending; None: all."""
 
 
 class FixedWindows:
-    """The windows of all keys; their size is fixed."""
+    """The windows of all keys, a ``WindowTable``; their size is fixed."""
 
     def __init__(
-        self, definition: WindowDefinition, watermarks: GroupWatermarks, max_parallelism: int
+        self, definition: WindowDefinition, keys: WindowKeys, aggregates: WindowAggregates, pins: Pins
     ) -> None:
         assigner = definition.assigner
         assert isinstance(assigner, Tumbling | Sliding), "windows that merge are no slabs"
-        self._key = definition.key
+        self._uid = definition.uid
         self._size_ms = assigner.size_ms
         self._slide_ms = assigner.slide_ms if isinstance(assigner, Sliding) else assigner.size_ms
         self._offset_ms = assigner.offset_ms
-        self.removed_after_ms = definition.lateness_ms - 1
-        """How long after its end a window is removed (ms)."""
-        self._watermarks = watermarks
-        self.keys = KeySlots(definition.key, max_parallelism)
-        self._aggregates = [WindowedAggregate(each) for each in definition.aggregates.values()]
-        self._columns = (*definition.key, *definition.columns)
+        self._removed_after_ms = definition.lateness_ms - 1
+        self._keys = keys
+        self._aggregates = aggregates
+        self._pins = pins
         self._slabs: dict[int, WindowSlab] = {}
         """By start."""
-        self.pins = Pins()
-        self.version = 1
-        """The version of the next snapshot."""
-        self._changed: Ints = np.zeros(1024, dtype=np.int64)
-        """Slot -> the version of the first snapshot that has the last change of its key."""
-        self._changed_is_shared = False
-        self._windows_of: Ints = np.zeros(1024, dtype=np.int64)
-        """Slot -> how many windows its key has."""
         self._next_ms = END_OF_TIME + 1
         """Before that, no window fires or is removed because of its end."""
 
@@ -69,11 +58,10 @@ class FixedWindows:
 
         Returns what fires because of it, and the rows that are late.
         """
-        slots = self.keys.slots_of_columns(key_columns(payload, self._key, "window"))
-        sources = [aggregate.source(payload) for aggregate in self._aggregates]
-        marks = self._marks_of(slots)
+        slots, sources = self._keys.of(payload), self._aggregates.sources(payload)
+        marks = self._keys.marks_of(slots)
         last = times - (times - self._offset_ms) % self._slide_ms
-        late = last + (self._size_ms + self.removed_after_ms) <= marks
+        late = last + (self._size_ms + self._removed_after_ms) <= marks
         wanted = ~late
         if self._slide_ms > self._size_ms:
             between = last <= times - self._size_ms  # in no window, and so not late
@@ -82,8 +70,7 @@ class FixedWindows:
         rows = None if wanted.all() else np.flatnonzero(wanted)
         updates = UpdatedRows()
         if rows is None or len(rows):
-            self._cover(len(self.keys))
-            self._note(slots if rows is None else slots[rows])
+            self._keys.note(slots if rows is None else slots[rows])
             for start, part in self._by_window(last, times, rows):
                 self._add(start, part, slots, marks, sources, updates)
         fired = updates.batch(self._batch) if updates.parts.rows else None
@@ -136,25 +123,25 @@ class FixedWindows:
             if part is not None:
                 of_part, from_part = slots[part], [rows_of(source, part) for source in sources]
             slab = self._slab(start)
-            places, fresh = slab.places_of(of_part, len(self.keys), waits)
-            self._windows_of[fresh] += 1
+            places, fresh = slab.places_of(of_part, len(self._keys), waits)
+            self._keys.more_windows(fresh)
             if waits:
                 slab.add(places, from_part)
                 self._next_ms = min(self._next_ms, end - 1)
             else:
                 numbers = np.arange(len(slots)) if part is None else part
                 updates.add(numbers, start, end, of_part, *slab.update(places, from_part))
-                self._next_ms = min(self._next_ms, end + self.removed_after_ms)
+                self._next_ms = min(self._next_ms, end + self._removed_after_ms)
 
     def _by_progress(self, end: int, marks: Marks, rows: _Rows) -> Iterator[tuple[bool, _Rows]]:
         """Yield which rows a window takes: those for whose key it has not ended, and those for whose key it has."""
         if isinstance(marks, int):
-            if end + self.removed_after_ms > marks:
+            if end + self._removed_after_ms > marks:
                 yield end - 1 > marks, rows
             return
         rows = np.arange(len(marks)) if rows is None else rows
         waiting = end - 1 > marks[rows]
-        staying = ~waiting & (end + self.removed_after_ms > marks[rows])
+        staying = ~waiting & (end + self._removed_after_ms > marks[rows])
         for waits, wanted in ((True, waiting), (False, staying)):
             if wanted.any():
                 yield waits, rows[wanted]
@@ -166,7 +153,7 @@ class FixedWindows:
 
         ``changes_since``: a snapshot may be asked for what has changed since that version; None: it never is.
         """
-        at_ms, floors = self._watermarks.at_ms, self._watermarks.floors
+        at_ms, floors = self._keys.watermarks.at_ms, self._keys.watermarks.floors
         if at_ms < self._next_ms and not floors:
             return
         reached = max([at_ms, *(floor.at_ms for floor in floors)])
@@ -175,11 +162,11 @@ class FixedWindows:
             slab = self._slabs[start]
             if slab.end - 1 > reached:
                 break
-            marks = self._marks_of(slab.slots)
+            marks = self._keys.marks_of(slab.slots)
             due = np.flatnonzero(slab.waits & (slab.end - 1 <= marks))
             if len(due):
                 slab.make_own()
-                self._note(slab.slots[due])
+                self._keys.note(slab.slots[due])
             for begin in range(0, len(due), ROWS_OF_A_BATCH):
                 places = due[begin : begin + ROWS_OF_A_BATCH]
                 if fired.rows + len(places) > ROWS_OF_A_BATCH:
@@ -191,45 +178,35 @@ class FixedWindows:
             yield self._batch(fired)
         self._next_ms = min(
             (
-                slab.end - 1 if slab.end - 1 > at_ms else slab.end + self.removed_after_ms
+                slab.end - 1 if slab.end - 1 > at_ms else slab.end + self._removed_after_ms
                 for slab in self._slabs.values()
             ),
             default=END_OF_TIME + 1,
         )
-        if removed:
-            self._compact(changes_since)
+        moved = self._keys.compacted(changes_since) if removed else None
+        if moved is not None:
+            self._slabs = {start: self._moved(slab, moved) for start, slab in self._slabs.items()}
 
     def _remove_over(self, slab: WindowSlab, marks: Marks) -> bool:
         """Remove the windows of a slab whose allowed lateness is over; return whether there are any."""
-        over = slab.end + self.removed_after_ms <= marks
+        over = slab.end + self._removed_after_ms <= marks
         if over is True:
             over = np.ones(slab.count, dtype=np.bool_)
         elif over is False or not over.any():
             return False
         gone = slab.slots[over]
-        self._note(gone)
-        self._windows_of[gone] -= 1
+        self._keys.note(gone)
+        self._keys.fewer_windows(gone)
         if len(gone) == slab.count:
             del self._slabs[slab.start]
         else:
-            left = np.arange(len(self.keys))
+            left = np.arange(len(self._keys))
             left[gone] = -1
             self._slabs[slab.start] = self._moved(slab, left)
         return True
 
     def _batch(self, fired: FiredRows) -> Any:
-        slots, windows, results = fired.columns()
-        columns = self.keys.key_columns_of(slots)
-        columns += map(pa.array, windows)
-        columns += [
-            aggregate.column(parts) for aggregate, parts in zip(self._aggregates, results, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, self._columns)
-
-    @property
-    def floating(self) -> list[bool | None]:
-        """For each aggregate whether what is kept of it are floats; None: it is bytes."""
-        return [aggregate.floating for aggregate in self._aggregates]
+        return self._aggregates.batch(fired, self._keys.slots)
 
     # --- state ----------------------------------------------------------------------------------------------
 
@@ -240,11 +217,15 @@ class FixedWindows:
         for slot, (key, windows, times) in enumerate(entries):
             encoded.append(key)
             for start, window in windows.items():
+                if window.end != start + self._size_ms:
+                    raise JobUsageError(
+                        f"the windows {self._uid!r} are {self._size_ms} ms long, and one in the checkpoint is "
+                        f"{window.end - start} ms long; give the operator another name"
+                    )
                 by_start.setdefault(start, []).append((slot, window, window.end - 1 in times))
         if not encoded:
             return
-        self.keys.add_keys(encoded)
-        self._cover(len(encoded))
+        self._keys.add(encoded)
         for start, found in by_start.items():
             slots = np.array([slot for slot, _, _ in found])
             windows_ = [window for _, window, _ in found]
@@ -256,67 +237,25 @@ class FixedWindows:
                 np.array([waits for _, _, waits in found]),
                 list(zip(*(window.values for window in windows_), strict=True)),
             )
-            self._windows_of[slots] += 1
+            self._keys.more_windows(slots)
         self._next_ms = min(slab.end - 1 for slab in self._slabs.values())
 
-    def frozen_slabs(self) -> list[FrozenSlab]:
-        """Return the windows as they are now, in the order of their starts; the next change copies what it changes."""
-        return [self._slabs[start].frozen() for start in sorted(self._slabs)]
+    def frozen(self) -> Callable[[], list[FrozenSlab]]:
+        """Return what gives the windows as they are now; the next change copies what it changes."""
+        slabs = [self._slabs[start].frozen() for start in sorted(self._slabs)]
+        return lambda: slabs
 
-    def share_changes(self) -> Ints:
-        """Return slot -> the version of the first snapshot that has the last change of its key, as of now."""
-        self._changed_is_shared = True
-        return self._changed[: len(self.keys)]
-
-    def _note(self, slots: Ints) -> None:
-        """Note that the windows of keys change."""
-        if self._changed_is_shared:
-            self._changed, self._changed_is_shared = self._changed.copy(), False
-        self._changed[slots] = self.version
-
-    def _compact(self, changes_since: int | None) -> None:
-        """Forget keys without a window, if most are, and no snapshot has to say that they are gone."""
-        count = len(self.keys)
-        if count < COMPACT_FLOOR:
-            return
-        kept = self._windows_of[:count] > 0
-        if changes_since is not None:
-            kept |= self._changed[:count] > changes_since
-        slots = np.flatnonzero(kept)
-        if 4 * len(slots) > count:
-            return
-        self.keys = self.keys.only(slots)
-        moved = np.full(count, -1, dtype=np.int64)
-        moved[slots] = np.arange(len(slots))
-        self._changed, self._changed_is_shared = self._changed[slots], False
-        self._windows_of = self._windows_of[slots]
-        self._cover(len(slots))
-        self._slabs = {start: self._moved(slab, moved) for start, slab in self._slabs.items()}
+    def __len__(self) -> int:
+        return len(self._slabs)
 
     def _moved(self, slab: WindowSlab, new_slots: Ints) -> WindowSlab:
-        return slab.moved(new_slots, [aggregate.empty() for aggregate in self._aggregates])
+        return slab.moved(new_slots, self._aggregates.empty())
 
     def _slab(self, start: int) -> WindowSlab:
         """Return the slab of a start, which may be changed."""
         slab = self._slabs.get(start)
         if slab is None:
-            values = [aggregate.empty() for aggregate in self._aggregates]
-            slab = self._slabs[start] = WindowSlab(start, start + self._size_ms, values, self.pins)
+            slab = WindowSlab(start, start + self._size_ms, self._aggregates.empty(), self._pins)
+            self._slabs[start] = slab
         slab.make_own()
         return slab
-
-    def _cover(self, count: int) -> None:
-        """Make room for so many slots."""
-        known = len(self._windows_of)
-        if count > known:
-            more = np.zeros(max(2 * known, count) - known, dtype=np.int64)
-            self._windows_of = np.concatenate([self._windows_of, more])
-        if count > len(self._changed):
-            more = np.zeros(len(self._windows_of) - len(self._changed), dtype=np.int64)
-            self._changed = np.concatenate([self._changed, more])
-            self._changed_is_shared = False
-
-    def _marks_of(self, slots: Ints) -> Marks:
-        if not self._watermarks.floors:
-            return self._watermarks.at_ms
-        return np.array([self._watermarks.of(group) for group in self.keys.groups_of(slots)])

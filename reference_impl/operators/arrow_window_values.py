@@ -18,7 +18,7 @@ from barrier_tck.reference_impl.operators.arrow_slots import ordered_by_slot
 from barrier_tck.reference_impl.operators.arrow_table import Totals, contributions
 from barrier_tck.reference_impl.operators.arrow_values import Column, array_of
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator, encode_accumulator
-from barrier_tck.reference_impl.operators.folds import Average, DecimalSum, Max, Min
+from barrier_tck.reference_impl.operators.folds import Average, DecimalSum, DistinctSketch, Max, Min
 from barrier_tck.reference_impl.operators.functions import Additive, Aggregate, Folded
 
 Source = Any
@@ -51,8 +51,11 @@ class WindowValues(Protocol):
     def stored(self, places: Ints) -> Any:
         """Return what a snapshot has for places: an array of numbers, or a list of bytes."""
 
-    def merge(self, places: Ints, others: Self, of_others: Ints) -> None:
-        """Merge values of others into those of places, which may repeat, in their order."""
+    def merge(self, places: Ints, others: Ints) -> None:
+        """Merge the values of other places into those of places, which may repeat, in their order."""
+
+    def clear(self, places: Ints) -> None:
+        """Let places have the values of no record."""
 
     def copy(self) -> Self:
         """Return the same values, which may be changed while others read these."""
@@ -84,8 +87,11 @@ class _Sums:
     def stored(self, places: Ints) -> Any:
         return self._totals.values[places]
 
-    def merge(self, places: Ints, others: _Sums, of_others: Ints) -> None:
-        self._totals.add(places, others._totals.values[of_others])
+    def merge(self, places: Ints, others: Ints) -> None:
+        self._totals.add(places, self._totals.values[others])
+
+    def clear(self, places: Ints) -> None:
+        self._totals.values[places] = 0
 
     def copy(self) -> _Sums:
         return _Sums(self._totals.copy())
@@ -128,12 +134,18 @@ class _Folds:
     def stored(self, places: Ints) -> Any:
         return [self._stored(self._accumulators[place]) for place in places.tolist()]
 
-    def merge(self, places: Ints, others: _Folds, of_others: Ints) -> None:
+    def merge(self, places: Ints, others: Ints) -> None:
         self._make_own(places)
-        others._make_own(of_others)
+        self._make_own(others)
         merge, accumulators = self._aggregate.merge, self._accumulators
-        for place, other in zip(places.tolist(), of_others.tolist(), strict=True):
-            accumulators[place] = merge(accumulators[place], others._accumulators[other])
+        for place, other in zip(places.tolist(), others.tolist(), strict=True):
+            accumulators[place] = merge(accumulators[place], accumulators[other])
+
+    def clear(self, places: Ints) -> None:
+        for place in places.tolist():
+            self._accumulators[place] = self._aggregate.create()
+            if self._own is not None:
+                self._own[place] = 1
 
     def copy(self) -> _Folds:
         unchanging = isinstance(self._aggregate, _UNCHANGING)
@@ -184,10 +196,14 @@ class WindowedAggregate:
             return pa.array(parts[0] if len(parts) == 1 else np.concatenate(parts))
         return array_of([result for part in parts for result in part], self._type)
 
-    @property
-    def is_sum_of_integers(self) -> bool:
-        """Whether its results do not depend on the order of the rows, and have 64 bits."""
-        return isinstance(self._aggregate, Additive) and not self._aggregate.floating
+    def depends_on_order(self, source: Source) -> bool:
+        """Return whether results depend on the order in which rows are added: by rounding, or by the user's will."""
+        aggregate = self._aggregate
+        if isinstance(aggregate, Average):
+            return bool(pa.types.is_floating(source.type))
+        if isinstance(aggregate, Additive):
+            return aggregate.floating
+        return not isinstance(aggregate, Min | Max | DecimalSum | DistinctSketch)
 
     @property
     def floating(self) -> bool | None:

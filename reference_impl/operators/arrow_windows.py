@@ -10,22 +10,27 @@ asynchronous part of a snapshot, if the store can wait for them (``state.held``)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
 
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.arrow_keys import Ints, as_int64, bounds_of, columns_of
+from barrier_tck.reference_impl.operators.arrow_session_table import SessionWindows
 from barrier_tck.reference_impl.operators.arrow_window_entries import FrozenWindows, stored_windows
+from barrier_tck.reference_impl.operators.arrow_window_keys import WindowAggregates, WindowKeys
+from barrier_tck.reference_impl.operators.arrow_window_slabs import FrozenSlab, Pins
 from barrier_tck.reference_impl.operators.arrow_window_table import FixedWindows
 from barrier_tck.reference_impl.operators.event_time_process import EVENT_TIMERS
 from barrier_tck.reference_impl.operators.keyed_process import StoredOperator
 from barrier_tck.reference_impl.operators.windows import (
     LATE,
     WINDOWS,
+    Session,
     Sliding,
     Tumbling,
     WindowDefinition,
+    WindowState,
     not_an_event_time,
 )
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
@@ -39,8 +44,33 @@ _TIME_MAX_MS = 1 << 61
 
 
 def takes_batches(definition: WindowDefinition) -> bool:
-    """Return whether windows are vectorised on Arrow: those of fixed size, without a trigger."""
-    return isinstance(definition.assigner, Tumbling | Sliding) and definition.trigger is None
+    """Return whether windows are vectorised on Arrow: the assigners that the runtime has, without a trigger."""
+    return isinstance(definition.assigner, Tumbling | Sliding | Session) and definition.trigger is None
+
+
+class WindowTable(Protocol):
+    """The windows of a subtask."""
+
+    def __len__(self) -> int:
+        """Return 0 if there is no window."""
+
+    def take(self, payload: Any, times: Ints) -> tuple[Any | None, Any | None]:
+        """Add a batch of at least one row, with the event time of each (ms).
+
+        Returns what fires because of it, and the rows that are late.
+        """
+
+    def fire(self, changes_since: int | None) -> Iterator[Any]:
+        """Fire the windows that have ended and remove those whose time is over; yields what is emitted.
+
+        ``changes_since``: a snapshot may be asked for what has changed since that version; None: it never is.
+        """
+
+    def restore(self, entries: Iterable[tuple[bytes, dict[int, WindowState], frozenset[int]]]) -> None:
+        """Take restored windows: by key, the windows by start, and the times of its timers (ms)."""
+
+    def frozen(self) -> Callable[[], list[FrozenSlab]]:
+        """Return what gives the windows as they are now; the next change copies what it changes."""
 
 
 class ArrowWindows(StoredOperator):
@@ -49,7 +79,10 @@ class ArrowWindows(StoredOperator):
     def __init__(self, definition: WindowDefinition, plane: DataPlane) -> None:
         super().__init__(definition.uid, plane)
         self._definition = definition
-        self._windows: FixedWindows | None = None
+        self._windows: WindowTable | None = None
+        self._keys: WindowKeys | None = None
+        self._aggregates = WindowAggregates(definition)
+        self._pins = Pins()
         self._watermarks = GroupWatermarks()
         self._holding: HoldingStore | None = None
         self._written = 0
@@ -63,7 +96,9 @@ class ArrowWindows(StoredOperator):
         if context.event_time is not None:
             at_ms, floors = context.event_time.at_ms, context.event_time.floors
         self._watermarks = GroupWatermarks(at_ms, floors)
-        windows = FixedWindows(self._definition, self._watermarks, context.max_parallelism)
+        self._keys = WindowKeys(self._definition, self._watermarks, context.max_parallelism)
+        make = SessionWindows if self._definition.assigner.merges else FixedWindows
+        windows: WindowTable = make(self._definition, self._keys, self._aggregates, self._pins)
         store = self._opened()[1]
         windows.restore(stored_windows(store, context.key_groups))
         self._windows = windows
@@ -110,16 +145,17 @@ class ArrowWindows(StoredOperator):
 
     def freeze(self, version: int) -> FrozenState:
         """Freeze the windows for a snapshot."""
-        windows = self._with_windows()
-        pin = windows.pins.take()
-        windows.version = version + 1
+        assert self._keys is not None, "it has been opened"
+        pin, keys, windows = self._pins.take(), self._keys, self._with_windows()
+        keys.version = version + 1
         return FrozenWindows(
-            windows.keys,
-            windows.frozen_slabs(),
-            windows.share_changes(),
-            windows.floating,
-            windows.removed_after_ms,
-            lambda: windows.pins.release(pin),
+            keys.slots,
+            windows.frozen(),
+            not len(windows),
+            keys.share_changes(),
+            self._aggregates.floating,
+            self._definition.lateness_ms - 1,
+            lambda: self._pins.release(pin),
         )
 
     def _write(self) -> None:
@@ -147,7 +183,7 @@ class ArrowWindows(StoredOperator):
         found = next(one for one in values if type(one) is not int or abs(one) > _TIME_MAX_MS)
         raise not_an_event_time(self.uid, name, found)
 
-    def _with_windows(self) -> FixedWindows:
+    def _with_windows(self) -> WindowTable:
         if self._windows is None:
             raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
         return self._windows

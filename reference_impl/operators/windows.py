@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -164,8 +163,7 @@ def window_aggregate(
     Raises JobUsageError if columns of the output have the same name, or the allowed lateness is negative.
     """
     definition = WindowDefinition(uid, key, assigner, time, dict(aggregates), lateness_ms, trigger)
-    function = partial(WindowFunction, uid, key, assigner, time, definition.aggregates, lateness_ms, trigger)
-    return WindowSpec(uid, (key,), function, (LATE,), definition)
+    return WindowSpec(uid, (key,), definition.function, (LATE,), definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +197,18 @@ class WindowDefinition:
     def columns(self) -> tuple[str, ...]:
         """The columns of a row that a window fires, behind the key."""
         return *WINDOW_COLUMNS, *self.aggregates
+
+    def function(self) -> WindowFunction:
+        """Return the function that takes the records one by one."""
+        return WindowFunction(
+            self.uid,
+            self.key,
+            self.assigner,
+            self.time,
+            self.aggregates,
+            self.lateness_ms,
+            self.trigger,
+        )
 
 
 @dataclass(frozen=True, slots=True)
