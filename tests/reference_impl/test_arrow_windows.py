@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators import (
     arrow_session_table,
     arrow_window_entries,
@@ -21,7 +21,7 @@ from barrier_tck.reference_impl.operators import (
     arrow_window_slabs,
     arrow_window_table,
 )
-from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
 from barrier_tck.reference_impl.operators.arrow_windows import ArrowWindows
 from barrier_tck.reference_impl.operators.event_time_process import EVENT_TIMERS, EventTimeProcessOperator
 from barrier_tck.reference_impl.operators.folds import (
@@ -44,7 +44,11 @@ from barrier_tck.reference_impl.operators.windows import (
 )
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
 from barrier_tck.reference_impl.protocol.watermarks import END_OF_TIME, EventTimeSnapshot
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from tests.reference_impl.opened_operators import GROUPS, PLANES, Storage, listed, opened
+from tests.reference_impl.state_worlds import ALL
+from tests.reference_impl.storage_fakes import MemoryFileSystem
+from tests.reference_impl.test_incremental_snapshots import IncrementalWorld
 
 ROWS, ARROW = PLANES
 HALVES = (KeyGroupRange(0, GROUPS // 2), KeyGroupRange(GROUPS // 2, GROUPS))
@@ -203,13 +207,16 @@ def _plain(value: Any) -> Any:
 def contents(storage: Storage, part: OperatorSnapshot, spec: Any) -> Any:
     """Return what a snapshot holds, decoded, by way of an operator on rows."""
     store = opened(spec, ROWS, storage, part)._opened()[1]
-    decode = msgspec.msgpack.decode
     return {
-        (name, group, key): decode(data, type=dict[int, Any]) if name == WINDOWS else decode(data)
+        (name, group, key): _decoded(name, data)
         for name in (WINDOWS, EVENT_TIMERS)
         for group in range(GROUPS)
         for key, data in store.scan(name, group)
     }
+
+
+def _decoded(name: str, data: bytes) -> Any:
+    return msgspec.msgpack.decode(data, type=dict[int, Any] if name == WINDOWS else Any)
 
 
 @pytest.mark.parametrize("aggregates", [ADDITIVE, FOLDED], ids=["sums", "folds"])
@@ -265,3 +272,80 @@ def test_batches_give_what_records_give(
 def test_which_windows_take_batches_is_as_the_guide_says(spec: Any, vectorised: bool) -> None:
     assert isinstance(spec.build(ARROW), ArrowWindows) is vectorised
     assert isinstance(spec.build(ROWS), EventTimeProcessOperator)
+
+
+# --- with every kind of store --------------------------------------------------------------------------------
+
+
+class Writers:
+    """The writers of an operator, which share files, and note the version from which they may be used again."""
+
+    def __init__(self, world: IncrementalWorld) -> None:
+        self.world = world
+
+    def writer(self, checkpoint: CheckpointId, operator: str) -> Any:
+        return self.world.sharing(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("backend", "incremental", "write_through"),
+    [
+        ("heap", True, False),
+        ("heap", True, True),
+        ("rocksdb", False, False),
+        ("rocksdb", True, False),
+        ("rocksdb", False, True),
+    ],
+)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), assigner=assigners, lateness_ms=st.sampled_from([0, 3]), taken=steps)
+def test_snapshots_hold_what_those_of_records_hold_whatever_the_store(
+    backend: str,
+    incremental: bool,
+    write_through: bool,
+    data: st.DataObject,
+    assigner: WindowAssigner,
+    lateness_ms: int,
+    taken: list[tuple[Any, ...]],
+) -> None:
+    """Some snapshots complete, some are aborted, and some are written when later ones have been taken."""
+    spec = window_aggregate("op", ("k",), assigner, "ts", ADDITIVE, lateness_ms)
+    world, one = IncrementalWorld(backend), Side(spec, ROWS)
+    one.open(ROWS, None)
+    working = WorkingDirectory(world.backend, world.root.name)
+    other = Side(spec, ARROW, operator=spec.build(ARROW))
+    other.operator.open(
+        OperatorContext(
+            "job", SubtaskId("count", 0), 1, AttemptNumber(1), ALL, GROUPS, world.backend, world.storage,
+            Writers(world), MemoryFileSystem(), write_through=write_through, incremental=incremental,
+            working_directory=working.of_operator,
+        ),
+        None,
+    )  # fmt: skip
+    pending: list[tuple[int, Any, Any]] = []
+    try:
+        for number, step in enumerate(
+            [*taken, ("snapshot", True), ("watermark", END_OF_TIME), ("snapshot", True)], 1
+        ):
+            if step[0] not in ("snapshot", "swap", "restore"):
+                for side in (one, other):
+                    side.do(step)
+                continue
+            wanted = contents(one.storage, one.snapshot().run(), spec)
+            pending.append((number, other.operator.snapshot(CheckpointId(number)), wanted))
+            if step[0] == "swap":
+                other.operator.checkpoint_aborted(CheckpointId(number))
+                pending.pop()
+            if step == ("snapshot", False):
+                continue
+            for checkpoint, future, then in pending:
+                held = world.held(future.run().handles, names=(WINDOWS, EVENT_TIMERS))
+                decoded = {place: _decoded(place[0], entry) for place, entry in held.items()}
+                assert decoded == then
+                if data.draw(st.booleans()):
+                    other.operator.checkpoint_completed(CheckpointId(checkpoint))
+            pending.clear()
+    finally:
+        other.operator.close()
+        working.close()
+        world.close()
