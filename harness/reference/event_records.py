@@ -8,11 +8,18 @@ from typing import Any
 
 import msgspec
 
+from barrier_tck.reference_impl.ids import KeyGroupRange
+from barrier_tck.reference_impl.operators.api import DataPlane, Payload
 from barrier_tck.reference_impl.operators.encoding import decode_key
-from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
+from barrier_tck.reference_impl.operators.event_time_process import (
+    EventTimeProcess,
+    EventTimeProcessOperator,
+    EventTimers,
+)
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.join_sides import JoinSide
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
+from barrier_tck.reference_impl.operators.windows import WindowSpec
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 COLUMNS = ("id", "mark", "n")
@@ -31,6 +38,60 @@ def of_records(spec: EventTimeProcess, record: ToRecord) -> EventTimeProcess:
     """Return the spec of a function of the runtime that passes on records."""
     made = _Records(spec.uid, spec.function, record)
     return EventTimeProcess(spec.uid, spec.keys, made, spec.side_outputs)
+
+
+def of_window_records(spec: WindowSpec, record: ToRecord) -> EventTimeProcess:
+    """Return the spec of windows that pass on records, on whole batches where the runtime takes such."""
+    made = _Records(spec.uid, spec.function, record)
+    return _WindowRecords(spec.uid, spec.keys, made, spec.side_outputs, spec, record)
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowRecords(EventTimeProcess):
+    """Spec of windows whose rows become records."""
+
+    windows: WindowSpec | None = None
+    record: ToRecord | None = None
+
+    def build(self, plane: DataPlane) -> Any:
+        """Return the operator of the runtime, whose batches are mapped if it takes whole ones."""
+        assert self.windows is not None and self.record is not None, "of_window_records makes such specs"
+        inner = self.windows.build(plane)
+        if isinstance(inner, EventTimeProcessOperator):
+            return EventTimeProcess.build(self, plane)
+        (column,) = self.keys[0]
+        record = self.record
+        return _OfBatches(inner, plane, lambda row: record(self.uid, str(row[column]), row))
+
+
+class _OfBatches:
+    """A ``MultiInputOperator`` around one of the runtime that takes whole batches and emits rows."""
+
+    def __init__(self, inner: Any, plane: DataPlane, record: Callable[[Row], Row]) -> None:
+        self._inner = inner
+        self._plane = plane
+        self._record = record
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def process(self, payload: Payload) -> Payload | None:
+        return self._mapped(self._inner.process(payload))
+
+    def process_input(self, payload: Payload, number: int) -> Payload | None:
+        return self._mapped(self._inner.process_input(payload, number))
+
+    def advance_watermark(self, at_ms: int) -> Iterator[Payload]:
+        return map(self._mapped, self._inner.advance_watermark(at_ms))
+
+    def raise_floor(self, key_groups: KeyGroupRange, at_ms: int) -> Iterator[Payload]:
+        return map(self._mapped, self._inner.raise_floor(key_groups, at_ms))
+
+    def fire_due(self) -> Iterator[Payload]:
+        return map(self._mapped, self._inner.fire_due())
+
+    def _mapped(self, payload: Payload | None) -> Payload | None:
+        return None if payload is None else self._plane.map(payload, self._record)
 
 
 @dataclass(frozen=True, slots=True)

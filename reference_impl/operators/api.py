@@ -292,6 +292,12 @@ class DataPlane(Protocol):
     ) -> AccumulatorTable:
         """Return an empty table; ``carry`` names input columns repeated in rows emitted per record."""
 
+    def windows(self, definition: Any) -> Operator | None:
+        """Return an operator that takes whole batches into windows (``windows.WindowDefinition``).
+
+        None if there is none for them: a function takes the records one by one then.
+        """
+
     def encode(self, payload: Payload) -> bytes:
         """Return a batch as bytes, for channel state; raises JobUsageError for a value that has no such form."""
 

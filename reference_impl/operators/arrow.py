@@ -14,7 +14,9 @@ from barrier_tck.reference_impl.operators.arrow_folded_table import ArrowFoldedT
 from barrier_tck.reference_impl.operators.arrow_keys import groups_of_rows, key_columns, stable_order
 from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable
 from barrier_tck.reference_impl.operators.arrow_values import array_of, cast_table
+from barrier_tck.reference_impl.operators.arrow_windows import ArrowWindows, takes_batches
 from barrier_tck.reference_impl.operators.functions import Row, Vectorized, all_additive, missing_column
+from barrier_tck.reference_impl.operators.windows import WindowDefinition
 from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
@@ -211,6 +213,9 @@ class ArrowPlane:
         if all_additive(aggregates):
             return ArrowAccumulatorTable(key, aggregates, carry, max_parallelism)
         return ArrowFoldedTable(key, aggregates, carry, max_parallelism)
+
+    def windows(self, definition: WindowDefinition) -> ArrowWindows | None:
+        return ArrowWindows(definition, self) if takes_batches(definition) else None
 
     def encode(self, payload: Any) -> bytes:
         """Return the batch as an Arrow IPC stream of one batch, with its schema."""

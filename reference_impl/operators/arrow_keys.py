@@ -221,6 +221,9 @@ class KeyIndex(Protocol):
     def emptied(self) -> KeyIndex:
         """Return an empty index of the same kind."""
 
+    def only(self, slots: Ints) -> KeyIndex:
+        """Return an index with the keys of some slots, which get new slots in this order."""
+
 
 class GenericKeyIndex:
     """Any keys: one Python dictionary look-up per distinct key of a batch."""
@@ -274,6 +277,11 @@ class GenericKeyIndex:
     def emptied(self) -> GenericKeyIndex:
         """Return an empty index that knows the types of the columns."""
         return GenericKeyIndex(len(self._types), self._types)
+
+    def only(self, slots: Ints) -> GenericKeyIndex:
+        fewer = self.emptied()
+        fewer.add([self._keys[slot] for slot in slots.tolist()])
+        return fewer
 
 
 class IntKeyIndex:
@@ -428,3 +436,8 @@ class IntKeyIndex:
 
     def emptied(self) -> IntKeyIndex:
         return IntKeyIndex()
+
+    def only(self, slots: Ints) -> IntKeyIndex:
+        fewer = IntKeyIndex()
+        fewer.add([(value,) for value in self.columns(slots)[0].to_pylist()])
+        return fewer

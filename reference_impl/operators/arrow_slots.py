@@ -23,37 +23,87 @@ from barrier_tck.reference_impl.operators.encoding import INT64_MAX, INT64_MIN, 
 _DIRTY, _CHANGED = np.uint8(1), np.uint8(2)
 
 
-class ArrowSlots(ABC):
-    """The keys of a table, in the order of first sight. A subclass keeps the values, and says what rows look like."""
+class KeySlots:
+    """Gives keys their slots, in the order of first sight."""
 
     def __init__(self, key: Sequence[str], max_parallelism: int) -> None:
         self.key = tuple(key)
         self._max_parallelism = max_parallelism
         self._index: KeyIndex = IntKeyIndex() if len(self.key) == 1 else GenericKeyIndex(len(self.key))
-        self._marks = np.zeros(1024, dtype=np.uint8)
+        self._groups: Ints = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._index)
 
     def add_keys(self, encoded: Sequence[bytes]) -> Ints:
-        """Give new keys the next slots, in order; they are neither dirty nor changed."""
+        """Give new keys the next slots, in order."""
         keys = [decode_key(each) for each in encoded]
         if isinstance(self._index, IntKeyIndex) and not all(_is_int_key(key) for key in keys):
             self._index = self._generic()
         first = len(self._index)
         self._index.add(keys)
-        self._grow_marks()
         return np.arange(first, first + len(keys))
 
-    def slots_of(self, payload: Any) -> tuple[list[Column], Ints, Ints]:
-        """Return a batch's key columns, each row's slot, and the slots that are new."""
-        columns = key_columns(payload, self.key, "aggregate")
-        known = len(self._index)
+    def slots_of_columns(self, columns: Sequence[Column]) -> Ints:
+        """Return the slot of each row of key columns, those of new keys included."""
         slots = self._index.slots(columns)
         if slots is None:
             self._index = self._generic()
             slots = self._index.slots(columns)
             assert slots is not None
+        return slots
+
+    def keys_of(self, slots: Ints) -> tuple[list[int], list[bytes]]:
+        """Return the key groups and the keys of slots."""
+        return self._index.groups(slots, self._max_parallelism), self._index.encoded(slots)
+
+    def groups_of(self, slots: Ints) -> list[int]:
+        """Return the key groups of slots."""
+        return self._index.groups(slots, self._max_parallelism)
+
+    def groups_upto(self, count: int) -> Ints:
+        """Return the key groups of the first slots, which any thread may ask for; they are noted."""
+        known = self._groups
+        if len(known) < count:
+            more = self._index.groups(np.arange(len(known), count), self._max_parallelism)
+            self._groups = known = np.concatenate([known, np.array(more, dtype=np.int64)])
+        return known[:count]
+
+    def key_columns_of(self, slots: Ints) -> list[Column]:
+        """Return the key columns of slots."""
+        return self._index.columns(slots)
+
+    def only(self, slots: Ints) -> KeySlots:
+        """Return some of the keys, with new slots in the order of the given ones."""
+        fewer = KeySlots(self.key, self._max_parallelism)
+        fewer._index = self._index.only(slots)
+        return fewer
+
+    def _generic(self) -> GenericKeyIndex:
+        """Return the index for any kind of key, with the present slots."""
+        index = GenericKeyIndex(len(self.key))
+        index.add(self._index.keys())
+        return index
+
+
+class ArrowSlots(KeySlots, ABC):
+    """The keys of a table. A subclass keeps the values, and says what rows look like."""
+
+    def __init__(self, key: Sequence[str], max_parallelism: int) -> None:
+        super().__init__(key, max_parallelism)
+        self._marks = np.zeros(1024, dtype=np.uint8)
+
+    def add_keys(self, encoded: Sequence[bytes]) -> Ints:
+        """Give new keys the next slots, in order; they are neither dirty nor changed."""
+        slots = super().add_keys(encoded)
+        self._grow_marks()
+        return slots
+
+    def slots_of(self, payload: Any) -> tuple[list[Column], Ints, Ints]:
+        """Return a batch's key columns, each row's slot, and the slots that are new."""
+        columns = key_columns(payload, self.key, "aggregate")
+        known = len(self._index)
+        slots = self.slots_of_columns(columns)
         self._grow_marks()
         return columns, slots, np.arange(known, len(self._index))
 
@@ -70,14 +120,6 @@ class ArrowSlots(ABC):
     def take_dirty_slots(self) -> Ints:
         """Return the slots marked since the last call."""
         return self._take(_DIRTY)
-
-    def keys_of(self, slots: Ints) -> tuple[list[int], list[bytes]]:
-        """Return the key groups and the keys of slots."""
-        return self._index.groups(slots, self._max_parallelism), self._index.encoded(slots)
-
-    def key_columns_of(self, slots: Ints) -> list[Column]:
-        """Return the key columns of slots."""
-        return self._index.columns(slots)
 
     def take_changed(self) -> tuple[list[int], list[bytes]]:
         return self.keys_of(self._take(_CHANGED))
@@ -97,12 +139,6 @@ class ArrowSlots(ABC):
     @abstractmethod
     def _rows(self, slots: Ints) -> Any | None:
         """Return one row for each slot, or None if there is none."""
-
-    def _generic(self) -> GenericKeyIndex:
-        """Return the index for any kind of key, with the present slots."""
-        index = GenericKeyIndex(len(self.key))
-        index.add(self._index.keys())
-        return index
 
     def _grow_marks(self) -> None:
         capacity = len(self._marks)

@@ -140,6 +140,12 @@ class Totals:
             more = max(2 * capacity, count) - capacity
             self.values = np.concatenate([self.values, np.zeros(more, dtype=self.values.dtype)])
 
+    def copy(self) -> Totals:
+        """Return the same values, to be changed apart."""
+        other = Totals(self.aggregate, 0)
+        other.values, other._bound = self.values.copy(), self._bound
+        return other
+
     def running(self, slots: Ints, order: Ints, starts: Ints, added: Numbers | int) -> Numbers:
         """Return the value after each row; ``order`` groups the rows by slot, groups begin at ``starts``.
 

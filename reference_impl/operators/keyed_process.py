@@ -87,52 +87,19 @@ def require_joinable(uid: str, keys: tuple[tuple[str, ...], ...]) -> None:
         raise JobUsageError(f"the inputs of {uid!r} need equally many key columns, not {keys!r}")
 
 
-class KeyedFunctionOperator:
-    """What operators around keyed functions share: the function, the store and its snapshots."""
+class StoredOperator:
+    """What operators with keyed state share: the store and its snapshots."""
 
-    def __init__(
-        self,
-        uid: str,
-        keys: tuple[tuple[str, ...], ...],
-        function: Callable[[], Any] | PerSubtask,
-        plane: DataPlane,
-    ) -> None:
+    def __init__(self, uid: str, plane: DataPlane) -> None:
         self.uid = uid
-        self._keys = keys
-        self._make = function
         self._plane = plane
-        self._function: Any = None
         self._context: OperatorContext | None = None
         self._store: KeyedStateStore | None = None
-        self._states: KeyedStates | None = None
-
-    def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
-        """Open the store with the restored files and let the function name its states (REC-1)."""
-        self._open_store(context, restored)
-        self._require_no_timers(context)
-        self._function.open(self._open_states())
-
-    def _require_no_timers(self, context: OperatorContext) -> None:
-        """Raise JobUsageError if the restored state has timers, which would never go off."""
-        store = self._opened()[1]
-        if any(True for group in context.key_groups for _ in store.scan(TIMERS, group)):
-            raise JobUsageError(
-                f"operator {self.uid!r} has timers in the checkpoint and none in the job, so they would never go off; "
-                "write process(..., timers=True), or give the operator another name"
-            )
 
     def _open_store(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
-        """Open the store with the restored files and make the function."""
+        """Open the store with the restored files."""
         self._context = context
         self._store = context.open_store(self.uid, restored)
-        make = self._make
-        self._function = function_at(make, context.place) if isinstance(make, PerSubtask) else make()
-
-    def _open_states(self) -> KeyedStates:
-        """Return the states of the function, of which those with a time to live end by the subtask's clock."""
-        context, store = self._opened()
-        self._states = KeyedStates(store, context.key_groups, context.now_ms)
-        return self._states
 
     def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
         """Return nothing: nothing is held back."""
@@ -143,10 +110,8 @@ class KeyedFunctionOperator:
         return ()
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
-        """Do the store's synchronous part (SNP-1), without the state whose time to live is over."""
+        """Do the store's synchronous part (SNP-1)."""
         uid = self.uid
-        if self._states is not None:
-            self._states.remove_what_is_over()
         context, store = self._opened()
         future = store.snapshot(checkpoint, context.writers.writer(checkpoint, uid))
 
@@ -169,6 +134,61 @@ class KeyedFunctionOperator:
         if self._store is not None:
             self._store.close()
 
+    def _opened(self) -> tuple[OperatorContext, KeyedStateStore]:
+        if self._context is None or self._store is None:
+            raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
+        return self._context, self._store
+
+
+class KeyedFunctionOperator(StoredOperator):
+    """What operators around keyed functions share: the function, and its states."""
+
+    def __init__(
+        self,
+        uid: str,
+        keys: tuple[tuple[str, ...], ...],
+        function: Callable[[], Any] | PerSubtask,
+        plane: DataPlane,
+    ) -> None:
+        super().__init__(uid, plane)
+        self._keys = keys
+        self._make = function
+        self._function: Any = None
+        self._states: KeyedStates | None = None
+
+    def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
+        """Open the store with the restored files and let the function name its states (REC-1)."""
+        self._open_store(context, restored)
+        self._require_no_timers(context)
+        self._function.open(self._open_states())
+
+    def _require_no_timers(self, context: OperatorContext) -> None:
+        """Raise JobUsageError if the restored state has timers, which would never go off."""
+        store = self._opened()[1]
+        if any(True for group in context.key_groups for _ in store.scan(TIMERS, group)):
+            raise JobUsageError(
+                f"operator {self.uid!r} has timers in the checkpoint and none in the job, so they would never go off; "
+                "write process(..., timers=True), or give the operator another name"
+            )
+
+    def _open_store(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
+        """Open the store with the restored files and make the function."""
+        super()._open_store(context, restored)
+        make = self._make
+        self._function = function_at(make, context.place) if isinstance(make, PerSubtask) else make()
+
+    def _open_states(self) -> KeyedStates:
+        """Return the states of the function, of which those with a time to live end by the subtask's clock."""
+        context, store = self._opened()
+        self._states = KeyedStates(store, context.key_groups, context.now_ms)
+        return self._states
+
+    def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
+        """Do the store's synchronous part (SNP-1), without the state whose time to live is over."""
+        if self._states is not None:
+            self._states.remove_what_is_over()
+        return super().snapshot(checkpoint)
+
     def _key_of(self, row: Row, columns: tuple[str, ...]) -> tuple[int, bytes]:
         context, _ = self._opened()
         try:
@@ -176,11 +196,6 @@ class KeyedFunctionOperator:
         except KeyError as error:
             raise missing_column(error.args[0], row, self.uid) from error
         return group_of_encoded(key, context.max_parallelism), key
-
-    def _opened(self) -> tuple[OperatorContext, KeyedStateStore]:
-        if self._context is None or self._store is None:
-            raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
-        return self._context, self._store
 
 
 class KeyedProcessOperator(KeyedFunctionOperator):

@@ -310,6 +310,9 @@ class RowPlane:
     ) -> RowAccumulatorTable:
         return RowAccumulatorTable(key, aggregates, carry, max_parallelism)
 
+    def windows(self, definition: Any) -> None:
+        """Return None: windows take rows one by one."""
+
     def encode(self, payload: Rows) -> bytes:
         """Return the rows as a MessagePack array of maps; tuples come back as lists, timestamps in UTC."""
         if not all(EXTENDED_TYPES.isdisjoint(map(type, row.values())) for row in payload):

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
+from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator, decode_key, encode_accumulator
 from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Additive, Aggregate, Folded, Row, missing_column
@@ -157,21 +157,71 @@ def window_aggregate(
     aggregates: Mapping[str, Aggregate],
     lateness_ms: int = 0,
     trigger: Trigger | None = None,
-) -> EventTimeProcess:
+) -> WindowSpec:
     """Return the spec of windows over a keyed input; ``time`` is the column with the event time (ms).
 
     Raises JobUsageError if columns of the output have the same name, or the allowed lateness is negative.
     """
-    if lateness_ms < 0:
-        raise JobUsageError(f"the windows {uid!r}: lateness_ms must be 0 or more, not {lateness_ms}")
-    columns = (*key, *WINDOW_COLUMNS, *aggregates)
-    twice = sorted({column for column in columns if columns.count(column) > 1})
-    if twice:
-        raise JobUsageError(
-            f"the windows {uid!r} give the column {twice[0]!r} twice; rename an aggregate or a key"
+    definition = WindowDefinition(uid, key, assigner, time, dict(aggregates), lateness_ms, trigger)
+    return WindowSpec(uid, (key,), definition.function, (LATE,), definition)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDefinition:
+    """What is to be computed by windows."""
+
+    uid: str
+    """The name of the operator, for messages."""
+    key: tuple[str, ...]
+    assigner: WindowAssigner
+    time: str
+    """The column with the event time (ms)."""
+    aggregates: dict[str, Aggregate]
+    """By output column."""
+    lateness_ms: int
+    trigger: Trigger | None
+
+    def __post_init__(self) -> None:
+        if self.lateness_ms < 0:
+            raise JobUsageError(
+                f"the windows {self.uid!r}: lateness_ms must be 0 or more, not {self.lateness_ms}"
+            )
+        columns = (*self.key, *self.columns)
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise JobUsageError(
+                f"the windows {self.uid!r} give the column {twice[0]!r} twice; rename an aggregate or a key"
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a row that a window fires, behind the key."""
+        return *WINDOW_COLUMNS, *self.aggregates
+
+    def function(self) -> WindowFunction:
+        """Return the function that takes the records one by one."""
+        return WindowFunction(
+            self.uid,
+            self.key,
+            self.assigner,
+            self.time,
+            self.aggregates,
+            self.lateness_ms,
+            self.trigger,
         )
-    function = partial(WindowFunction, uid, key, assigner, time, dict(aggregates), lateness_ms, trigger)
-    return EventTimeProcess(uid, (key,), function, (LATE,))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec(EventTimeProcess):
+    """Spec of windows: a function for each record, or what a data plane has for whole batches."""
+
+    definition: WindowDefinition | None = None
+    """Set in each of them."""
+
+    def build(self, plane: DataPlane) -> Any:
+        """Return the operator of the plane for whole batches, if it has one for these windows."""
+        assert self.definition is not None, "window_aggregate makes such specs"
+        return plane.windows(self.definition) or EventTimeProcess.build(self, plane)
 
 
 class WindowFunction:
@@ -315,11 +365,16 @@ class WindowFunction:
         except KeyError as error:
             raise missing_column(self._time, row, self._uid) from error
         if type(event_ms) is not int:
-            raise JobUsageError(
-                f"the windows {self._uid!r} need an event time in column {self._time!r}: a whole number of "
-                f"milliseconds of the epoch, not {event_ms!r}"
-            )
+            raise not_an_event_time(self._uid, self._time, event_ms)
         return event_ms
+
+
+def not_an_event_time(uid: str, column: str, found: object) -> JobUsageError:
+    """Return the error for a record without an event time."""
+    return JobUsageError(
+        f"the windows {uid!r} need an event time in column {column!r}: a whole number of "
+        f"milliseconds of the epoch, not {found!r}"
+    )
 
 
 _Value = int | float | bytes

@@ -40,7 +40,8 @@ from barrier_tck.reference_impl.state.heap_increments import (
     StoredSnapshot,
     require_next,
 )
-from barrier_tck.reference_impl.state.heap_write_task import WriteTask, slices_of
+from barrier_tck.reference_impl.state.heap_write_task import Captured, WriteTask, slices_of
+from barrier_tck.reference_impl.state.held import NOTHING_HELD, HeldState
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 
 _CAPABILITIES = frozenset(
@@ -173,6 +174,7 @@ class HeapStateStore:
         self._pins: dict[int, None] = {}
         # Pins are released by the thread that runs the asynchronous part.
         self._pin_lock = Lock()
+        self._held: HeldState | None = None
 
     @property
     def pinned_versions(self) -> int:
@@ -234,6 +236,17 @@ class HeapStateStore:
     ) -> None:
         """All these files are applied: those of a full snapshot, and its increments in their order."""
 
+    def hold(self, held: HeldState, names: Sequence[str]) -> None:
+        """Have the states with these names only in the form in which the operator holds them."""
+        self._held = held
+        for name in names:
+            self._states.pop(name, None)
+
+    @property
+    def changes_since(self) -> int | None:
+        """None: each snapshot is a full one."""
+        return None
+
     def snapshot(
         self, checkpoint: CheckpointId, writer: StateWriter
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
@@ -241,19 +254,19 @@ class HeapStateStore:
         if isinstance(self._states, _ClosedStates):
             raise JobUsageError(f"snapshot {checkpoint} was asked of a store that is closed")
         captured = self.capture()
-        if not [tables for _, tables in captured if tables]:
+        frozen = self._held.freeze(self._version + 1) if self._held is not None else NOTHING_HELD
+        if frozen.is_empty and not [tables for _, tables in captured if tables]:
+            frozen.release()
             return FinishedSnapshot(())
         self._version += 1
         version = self._version
         self._pins[version] = None
-        task = self.write_task(checkpoint, captured, writer)
+        task = self.write_task(checkpoint, Captured(captured, frozen), writer)
         future = DeferredSnapshot(task.run, task.cancel)
         self._outstanding[version] = (checkpoint, future)
         return future
 
-    def write_task(
-        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
-    ) -> WriteTask:
+    def write_task(self, checkpoint: CheckpointId, captured: Captured, writer: StateWriter) -> WriteTask:
         """Return the asynchronous part of the snapshot whose version was just pinned."""
         version = self._version
         return WriteTask(captured, writer, self._slices, self._compression, lambda: self._release(version))
@@ -347,9 +360,12 @@ class IncrementalHeapStore(HeapStateStore):
         if handles and own and chain and scope.restored is not None:
             self._log.build_on(StoredSnapshot(0, scope.restored, handles, len(increments)))
 
-    def write_task(
-        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
-    ) -> WriteTask:
+    @property
+    def changes_since(self) -> int | None:
+        """The version on which an increment may build, or of what was restored."""
+        return self._log.base_version
+
+    def write_task(self, checkpoint: CheckpointId, captured: Captured, writer: StateWriter) -> WriteTask:
         """Return what writes an increment, or a full snapshot that later ones may build on."""
         version = self._version
         self._log.begin(version)

@@ -22,8 +22,8 @@ from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError
 from barrier_tck.reference_impl.state.backend import SharingStateWriter
-from barrier_tck.reference_impl.state.heap_files import CapturedState, Change, serialised_increment
-from barrier_tck.reference_impl.state.heap_write_task import Release, WriteTask
+from barrier_tck.reference_impl.state.heap_files import Change, serialised_increment
+from barrier_tck.reference_impl.state.heap_write_task import Captured, Release, WriteTask
 
 INCREMENTS_MAX = 10
 """Most increments on one full snapshot."""
@@ -70,6 +70,11 @@ class ChangeLog:
     def build_on(self, snapshot: StoredSnapshot) -> None:
         """Build on what was restored."""
         self._base = snapshot
+
+    @property
+    def base_version(self) -> int:
+        """The version of the snapshot on which the next one builds, or 0; no later one builds on an older one."""
+        return self._base.version if self._base is not None else 0
 
     def begin(self, version: int) -> None:
         """The synchronous part of a snapshot is being done: changes belong to the next one from now on."""
@@ -131,7 +136,7 @@ class IncrementTask(WriteTask):
 
     def __init__(
         self,
-        captured: list[CapturedState],
+        captured: Captured,
         slices: Sequence[KeyGroupRange],
         compression: Compression,
         release: Release,
@@ -144,7 +149,8 @@ class IncrementTask(WriteTask):
     def write(self) -> tuple[StateHandle, ...]:
         """Write what is decided, and offer the result as a base."""
         planned, position = self._planned, 0
-        base, changes = planned.base, self._changes()
+        base = planned.base
+        changes = self._changes(base) if base is not None else None
         if base is None or changes is None:
             handles = self.write_full(self._write_shared)
         else:
@@ -165,10 +171,14 @@ class IncrementTask(WriteTask):
     def _write_shared(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
         return self._planned.writer.write_shared(f"{name}-v{self._planned.version}", chunks, key_groups)
 
-    def _changes(self) -> list[Change] | None:
+    def _changes(self, base: StoredSnapshot) -> list[Change] | None:
         """Return what the increment holds; None if more keys have changed than there are entries."""
         changed = _together(self._planned.epochs)
-        tables = dict(self.captured)
+        tables, frozen = dict(self.captured.tables), self.captured.frozen
+        entries = sum(len(table) for groups in tables.values() for table in groups.values())
+        touched = sum(len(keys) for groups in changed.values() for keys in groups.values())
+        if touched + frozen.count(base.version) > entries + frozen.count(None):
+            return None
         changes = [
             (
                 name,
@@ -180,9 +190,13 @@ class IncrementTask(WriteTask):
             for group, keys in groups.items()
             for table in (tables.get(name, {}).get(group, {}),)
         ]
-        entries = sum(len(table) for groups in tables.values() for table in groups.values())
-        touched = sum(len(keys) for groups in changed.values() for keys in groups.values())
-        return changes if touched <= entries else None
+        held: dict[tuple[str, int], Change] = {}
+        for part in frozen.entries(base.version):
+            name, group = part.name, part.group
+            change = held.setdefault((name, group), (name, group, {}, []))
+            change[2].update(zip(part.keys, part.values, strict=True))
+            change[3].extend(part.removed)
+        return [*changes, *held.values()]
 
 
 def require_next(handle: StateHandle, before: int, position: int) -> None:

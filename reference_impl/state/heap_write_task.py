@@ -11,18 +11,35 @@ from barrier_tck.reference_impl.ids import KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled
 from barrier_tck.reference_impl.state.backend import StateWriter, TwoFormatStateWriter
-from barrier_tck.reference_impl.state.heap_files import CapturedState, serialised
+from barrier_tck.reference_impl.state.heap_files import CapturedState, Table, serialised
+from barrier_tck.reference_impl.state.held import FrozenState
 
 Release = Callable[[], None]
 """Unpins the tables of a snapshot; harmless when called twice."""
 
 
+class Captured:
+    """What one snapshot has captured: the tables of the store, and what an operator holds in a form of its own."""
+
+    def __init__(self, tables: list[CapturedState], frozen: FrozenState) -> None:
+        self.tables = tables
+        self.frozen = frozen
+
+    def whole(self) -> list[CapturedState]:
+        """Return all of it as tables."""
+        made: dict[str, dict[int, Table]] = {}
+        for part in self.frozen.entries(None):
+            table = made.setdefault(part.name, {}).setdefault(part.group, {})
+            table.update(zip(part.keys, part.values, strict=True))
+        return [*self.tables, *made.items()]
+
+
 class WriteTask:
-    """The asynchronous part of one snapshot: serialises the captured tables and writes them."""
+    """The asynchronous part of one snapshot: serialises what was captured and writes it."""
 
     def __init__(
         self,
-        captured: list[CapturedState],
+        captured: Captured,
         writer: StateWriter,
         slices: Sequence[KeyGroupRange],
         compression: Compression,
@@ -44,7 +61,7 @@ class WriteTask:
         try:
             return self.write()
         finally:
-            self._release()
+            self._end()
 
     def write(self) -> tuple[StateHandle, ...]:
         """Write a file per slice, and if the writer wants it the same state in another format beside each (LOC-7)."""
@@ -69,11 +86,12 @@ class WriteTask:
 
     def _files(self) -> Iterator[tuple[str, list[CapturedState], KeyGroupRange]]:
         """Yield name, content and key groups of each file of a full snapshot."""
+        whole = self.captured.whole()
         if len(self._slices) == 1:
-            yield "state", self.captured, self._slices[0]
+            yield "state", whole, self._slices[0]
             return
         for number, groups in enumerate(self._slices):
-            yield f"state-{number}", _part(self.captured, groups), groups
+            yield f"state-{number}", _part(whole, groups), groups
 
     def cancel(self) -> None:
         """Make a running write stop at its next chunk. One that has not started releases its version here."""
@@ -81,7 +99,11 @@ class WriteTask:
             self._cancelled = True
             started = self._started
         if not started:
-            self._release()
+            self._end()
+
+    def _end(self) -> None:
+        self.captured.frozen.release()
+        self._release()
 
     def _chunks(self, captured: Sequence[CapturedState]) -> Iterator[bytes]:
         return self.cancellable(serialised(captured, self.compression))

@@ -30,6 +30,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 
+from rocksdict import Rdict, WriteBatch
+
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
@@ -49,6 +51,7 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
 )
 from barrier_tck.reference_impl.state.checks import require_in_range, require_same_length
+from barrier_tck.reference_impl.state.held import NOTHING_HELD, FrozenState, HeldState
 from barrier_tck.reference_impl.state.rocksdb_capture import Capture, CapturingDatabase
 from barrier_tck.reference_impl.state.rocksdb_library import make_directory
 from barrier_tck.reference_impl.state.rocksdb_reading import NAME, store_in_memory
@@ -172,6 +175,9 @@ class RocksDBStateStore:
         self._outstanding: dict[int, tuple[CheckpointId, DeferredSnapshot[tuple[StateHandle, ...]]]] = {}
         self._scans: weakref.WeakValueDictionary[int, _Scan] = weakref.WeakValueDictionary()
         self._scans_begun = 0
+        self._held: HeldState | None = None
+        self._held_version = 0
+        """The version whose entries of what is held are in the database. Set by whoever makes a capture."""
 
     def get(self, name: str, group: int, key: bytes) -> bytes | None:
         return self._open(name).get(self._prefixes_of(name)[group], key)
@@ -209,8 +215,14 @@ class RocksDBStateStore:
         """Keep later writes apart; the future flushes, links the files, uploads and removes them (SNP-1, SNP-4)."""
         database = self._open("")
         number = self._snapshots_taken + 1
-        capture = database.begin(self._checkpoints / f"{number}-of-checkpoint-{checkpoint}")
+        frozen = self._held.freeze(number) if self._held is not None else NOTHING_HELD
+        capture = database.begin(
+            self._checkpoints / f"{number}-of-checkpoint-{checkpoint}",
+            not frozen.is_empty,
+            lambda native: self._write_held(native, frozen, number),
+        )
         if capture is None:
+            frozen.release()
             return FinishedSnapshot(())
         self._snapshots_taken = number
         task = _Upload(
@@ -219,11 +231,40 @@ class RocksDBStateStore:
             self._key_groups,
             self.tables.reusable(writer),
             lambda tables: self.tables.stored(number, checkpoint, tables),
-            lambda: self._outstanding.pop(number, None),
+            lambda: self._ended(number, frozen),
         )
         future = DeferredSnapshot(task.run, task.cancel)
         self._outstanding[number] = (checkpoint, future)
         return future
+
+    def hold(self, held: HeldState, names: Sequence[str]) -> None:
+        """Write what an operator holds to the database whenever a local checkpoint is made.
+
+        What was restored of these states stays in it: the operator has it, too, and changes it.
+        """
+        self._held = held
+
+    @property
+    def changes_since(self) -> int | None:
+        """The version whose entries are in the database."""
+        return self._held_version
+
+    def _write_held(self, native: Rdict, frozen: FrozenState, version: int) -> None:
+        """Write what has changed since it was done last."""
+        for part in frozen.entries(self._held_version):
+            batch = WriteBatch(raw_mode=True)
+            prefix = self._prefixes_of(part.name)[part.group]
+            for key, value in zip(part.keys, part.values, strict=True):
+                batch.put(prefix + key, value)
+            for key in part.removed:
+                batch.delete(prefix + key)
+            native.write(batch)
+        self._held_version = version
+        frozen.release()
+
+    def _ended(self, number: int, frozen: FrozenState) -> None:
+        frozen.release()
+        self._outstanding.pop(number, None)
 
     def confirm(self, checkpoint: CheckpointId) -> None:
         """Let later snapshots refer to the table files of this one."""

@@ -12,7 +12,7 @@ filling the memory. A second capture waits for the first one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from operator import add
 from pathlib import Path
@@ -37,12 +37,20 @@ LATER_BYTES = 32 * 1024 * 1024
 class Capture:
     """A local checkpoint of what a database holds now. Any thread may ``make`` it or ``drop`` it."""
 
-    def __init__(self, database: Rdict, directory: Path, own_threads: bool = True) -> None:
+    def __init__(
+        self,
+        database: Rdict,
+        directory: Path,
+        own_threads: bool = True,
+        write_first: Callable[[Rdict], object] = lambda _: None,
+    ) -> None:
         """Take the database, which is not written to until ``ended``, and the directory that is to be made.
 
         ``own_threads``: the database has threads that merge its table files, so it is done here only if they are late.
+        ``write_first`` writes what belongs to this checkpoint and is not in the database yet.
         """
         self.directory = directory
+        self._write_first = write_first
         self._database = database
         self._own_threads = own_threads
         self._lock = Lock()
@@ -57,6 +65,7 @@ class Capture:
                 return
             try:
                 with Failures("take a local checkpoint of"):
+                    self._write_first(self._database)
                     # With the log off, what is not flushed is in no file.
                     self._database.flush(wait=True)
                     merge_tables(self._database, self._own_threads)
@@ -164,12 +173,20 @@ class CapturingDatabase:
         stored = _entries_of(self.native, prefix)
         return stored if later is None else _merged(stored, sorted(later.items()))
 
-    def begin(self, directory: Path) -> Capture | None:
-        """Begin a capture of what is there now, once the one before is made; None: there is no entry."""
+    def begin(
+        self,
+        directory: Path,
+        more: bool = False,
+        write_first: Callable[[Rdict], object] = lambda _: None,
+    ) -> Capture | None:
+        """Begin a capture of what is there now, once the one before is made; None: there is no entry.
+
+        ``more``: there will be entries, since ``write_first`` writes some when the capture is made.
+        """
         self.settle()
-        if is_empty(self.native):
+        if not more and is_empty(self.native):
             return None
-        self._capture = Capture(self.native, directory, self._own_threads)
+        self._capture = Capture(self.native, directory, self._own_threads, write_first)
         return self._capture
 
     def settle(self) -> None:

@@ -44,11 +44,16 @@ class StateWorld:
         self._opened.append((store, working))
         return store
 
-    def held(self, handles: Iterable[StateHandle], groups: KeyGroupRange = ALL) -> Model:
+    def held(
+        self,
+        handles: Iterable[StateHandle],
+        groups: KeyGroupRange = ALL,
+        names: Iterable[str] = ("a", "b"),
+    ) -> Model:
         """Restore the handles into a new store and return its content."""
         store = self.store(groups, handles)
         try:
-            return content(store, groups)
+            return content(store, groups, names)
         finally:
             store.close()
             self._opened.pop()[1].close()

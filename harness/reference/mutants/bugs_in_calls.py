@@ -12,7 +12,7 @@ from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.state.backend import StateScope, StateWriter
 from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
 from barrier_tck.reference_impl.state.heap_files import CapturedState
-from barrier_tck.reference_impl.state.heap_write_task import WriteTask
+from barrier_tck.reference_impl.state.heap_write_task import Captured, WriteTask
 
 
 def _works_in_calls(scope: StateScope) -> bool:
@@ -66,9 +66,7 @@ class _WithoutItsEnd(WriteTask):
 
 
 class _ClosingEarly(HeapStateStore):
-    def write_task(
-        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
-    ) -> WriteTask:
+    def write_task(self, checkpoint: CheckpointId, captured: Captured, writer: StateWriter) -> WriteTask:
         version = self._version
         return _WithoutItsEnd(
             captured, writer, self._slices, self._compression, lambda: self._release(version)

@@ -28,7 +28,7 @@ from barrier_tck.reference_impl.state.heap_increments import (
     PlannedSnapshot,
     StoredSnapshot,
 )
-from barrier_tck.reference_impl.state.heap_write_task import WriteTask
+from barrier_tck.reference_impl.state.heap_write_task import Captured, WriteTask
 
 # --- increments -----------------------------------------------------------------------------------------------
 
@@ -76,9 +76,9 @@ class RemembersWhatMayBeReused(HeapStateBackend):
 class _FifthIncrement(IncrementTask):
     POSITION = 4
 
-    def _changes(self) -> list[Change] | None:
-        changes, base = super()._changes(), self._planned.base
-        if changes is None or base is None or base.position < self.POSITION:
+    def _changes(self, base: StoredSnapshot) -> list[Change] | None:
+        changes = super()._changes(base)
+        if changes is None or base.position < self.POSITION:
             return changes
         return [(name, group, entries, []) for name, group, entries, _ in changes]
 
@@ -129,9 +129,7 @@ class _TablesOfItsOwn(HeapStateStore):
         super().__init__(scope)
         self._is_closed = threading.Event()
 
-    def write_task(
-        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
-    ) -> WriteTask:
+    def write_task(self, checkpoint: CheckpointId, captured: Captured, writer: StateWriter) -> WriteTask:
         version = self._version
         task = _OfAnOpenStore(
             captured, writer, self._slices, self._compression, lambda: self._release(version)

@@ -15,8 +15,8 @@ from barrier_tck.reference_impl.state.backend import (
 )
 from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, IncrementalHeapStore
 from barrier_tck.reference_impl.state.heap_files import CapturedState, Change
-from barrier_tck.reference_impl.state.heap_increments import IncrementTask
-from barrier_tck.reference_impl.state.heap_write_task import WriteTask
+from barrier_tck.reference_impl.state.heap_increments import IncrementTask, StoredSnapshot
+from barrier_tck.reference_impl.state.heap_write_task import Captured, WriteTask
 
 # --- cancelled and dropped snapshots --------------------------------------------------------------------------
 
@@ -146,8 +146,8 @@ class KeepsEmptiedGroups(Variant):
 class _FewDeletions(IncrementTask):
     DELETIONS_MAX = 500
 
-    def _changes(self) -> list[Change] | None:
-        changes = super()._changes()
+    def _changes(self, base: StoredSnapshot) -> list[Change] | None:
+        changes = super()._changes(base)
         if changes is None:
             return None
         return [(name, group, entries, gone[: self.DELETIONS_MAX]) for name, group, entries, gone in changes]
@@ -158,9 +158,7 @@ class OtherIncrements(IncrementalHeapStore):
 
     task: ClassVar[type[IncrementTask]]
 
-    def write_task(
-        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
-    ) -> WriteTask:
+    def write_task(self, checkpoint: CheckpointId, captured: Captured, writer: StateWriter) -> WriteTask:
         if not isinstance(writer, SharingStateWriter):
             return super().write_task(checkpoint, captured, writer)
         version = self._version
