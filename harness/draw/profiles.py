@@ -310,7 +310,7 @@ PROFILES: tuple[Profile, ...] = (
         scenarios=(
             ("in_flight", 100),
             ("early_ends", 70),
-            ("lists", 350),
+            ("lists", 420),
             ("forms", 130),
             ("windows", 280),
             ("compressed", 85),

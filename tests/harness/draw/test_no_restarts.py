@@ -16,7 +16,7 @@ def test_a_restart_that_is_one_too_many_shows_in_these_plans(tmp_path: Path) -> 
 
 def test_a_job_without_restarts_is_given_up_with_its_only_failure(tmp_path: Path) -> None:
     given_up = 0
-    for number, plan in enumerate(drawn("no_restarts", "graphs", 40)):
+    for number, plan in enumerate(drawn("no_restarts", "graphs", 60)):
         if plan.restart.strategy != "none":
             continue  # several faults, or one that kills nothing
         place = tmp_path / str(number)
