@@ -119,6 +119,8 @@ def runs_of(case: str, sides: Sequence[Side], progress: Progress) -> list[Run]:
             done = long_enough(side, passes[side.name], _SLICES_MAX)
             passes[side.name] = done.passes
             runs.append(done)
+            told = f"{done.rows_per_second:,.0f} records per second in {done.seconds:.1f} s"
+            progress(f"{case}: {side.name}: {told}", (1 + len(runs)) / (1 + ROUNDS * len(sides)))
     return runs
 
 

@@ -209,7 +209,10 @@ class PacedSide:
 def test_the_sides_of_a_case_take_turns_behind_a_first_run_and_slow_ones_read_less() -> None:
     told: list[str] = []
     sides = [PacedSide("reference_heap", 0.01, told), PacedSide(STREAMING, 0.1, told)]
-    runs = runs_of("tumbling", sides, lambda *_: None)
+    shown: list[tuple[str, float]] = []
+    runs = runs_of("tumbling", sides, lambda what, share: shown.append((what, share)))
+    assert ("tumbling: reference_heap: 2,000,000 records per second in 8.0 s", 2 / 7) in shown
+    assert shown[-1][1] == 1.0
     assert told == ["reference_heap", STREAMING] * (1 + ROUNDS)
     assert [done.passes for done in runs] == [800, 80] * ROUNDS
 
