@@ -19,7 +19,7 @@ from barrier_tck.harness.draw.profile import (
     SavepointRanges,
     WorkloadRanges,
 )
-from barrier_tck.harness.draw.spark_profiles import EVENT_TIME, SPARK_PROFILES
+from barrier_tck.harness.draw.spark_profiles import EVENT_TIME, REAL_EVENT_TIME, SPARK_PROFILES
 from barrier_tck.harness.plan.storage_targets import SERVED
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -285,7 +285,7 @@ PROFILES: tuple[Profile, ...] = (
         description="Jobs stopped with savepoints that go on wider or narrower, and elastic ones that lose one "
         "executor or several, in every mode: 0 to 3 faults.",
         workload=WorkloadRanges(
-            names=(*["lineage", "lineage", "keyed-totals", "weather"] * 2, "event-time"),
+            names=(*["lineage", "lineage", "keyed-totals", "weather"] * 6, *["event-time"] * 2, *REAL_EVENT_TIME),
             batches=(20, 40),
             batch_records=(1, 2),
             records_per_second=(200, 400),

@@ -39,7 +39,8 @@ def departures() -> pd.DataFrame:
         "dest",
         "air_time",
     ]
-    read: Any = pd.read_csv(data_of_package() / "flights.csv.zip", usecols=columns)
+    names = dict.fromkeys(("carrier", "tailnum", "origin", "dest"), "category")
+    read: Any = pd.read_csv(data_of_package() / "flights.csv.zip", usecols=columns, dtype=names)
     flights = read.dropna(subset=["dep_delay", "tailnum"])
     delay = flights["dep_delay"].astype("int64")
     scheduled = _ms(flights["time_hour"]) + flights["minute"].astype("int64") * _MINUTE_MS

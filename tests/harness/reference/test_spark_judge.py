@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,12 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from barrier_tck.harness.oracle.evidence.batch_result import query_in_process, result_of
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.spark import judge as spark_judge
 from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.support.errors import OperatingError
+from barrier_tck.harness.workloads.hourly_flights import HourlyFlights
 from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
 from barrier_tck.harness.workloads.workload import write_splits
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -51,6 +55,17 @@ def test_it_finds_what_is_lost_and_nothing_else(judge: SparkJudge, tmp_path: Pat
     assert counts is not None
     assert (counts.expected, counts.committed, counts.lost) == (24, 24 - left_out, left_out)
     assert counts.unexpected == counts.duplicated == 0
+
+
+def test_it_gives_the_result_of_a_batch_query_without_late_records(judge: SparkJudge, tmp_path: Path) -> None:
+    plan = filled(TrialPlan(seed=3, workload=WorkloadPlan("hourly-flights", batches=9, start_offset=2)))
+    workload = HourlyFlights()
+    splits, schemas = workload.splits(plan), workload.schemas(plan.job)
+    write_splits(splits, tmp_path, schemas)
+    late = (splits[0].input[1]["id"],)
+    expected = query_in_process(workload.batch_query(plan.job), schemas, splits, late)
+    assert Counter(map(result_of, judge.query(plan, tmp_path, late))) == expected
+    assert expected and expected != query_in_process(workload.batch_query(plan.job), schemas, splits, ())
 
 
 def test_what_it_cannot_read_is_no_verdict_and_it_goes_on(judge: SparkJudge, tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan
+from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.batch_result import BatchResult
+from barrier_tck.harness.oracle.evidence.exactness import is_exact
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, FilledPlan, TrialPlan, WorkloadPlan
@@ -154,6 +156,18 @@ def test_drawn_trials_are_valid_and_many_of_them_have_late_records(tmp_path: Pat
 
 def test_the_profile_of_event_time_draws_each_of_them() -> None:
     assert set(NAMES) < set(profile_named("event-time").workload.names)
+
+
+def test_the_batch_judges_each_of_them_in_exact_modes_and_nothing_else() -> None:
+    names = set()
+    for number in range(20):
+        plan = drawn(number)
+        is_judged = "batch-result" in [one.name for one in checkers_for(plan, SYSTEM.capabilities)]
+        assert is_judged is is_exact(plan)
+        names.add(plan.workload.name if is_judged else "")
+    assert names == {*NAMES, ""}
+    generated = filled(TrialPlan(workload=WorkloadPlan("event-time")))
+    assert "batch-result" not in [one.name for one in checkers_for(generated, SYSTEM.capabilities)]
 
 
 def caught(bug: str, checker: str, directory: Path, within: int = 25) -> bool:
