@@ -77,7 +77,8 @@ def moments_of(trial: Trial, begin_ms: float, end_ms: float) -> Iterator[CrashMo
             if last[process, number] > place and (number == running or process == _COORDINATOR)
         ]
         if able:
-            victims = sorted(able, key=lambda one: (one != step.process, one != _COORDINATOR))
+            acted = step.process if alive[step.process] == step.number else None
+            victims = sorted(able, key=lambda one: (one != acted, one != _COORDINATOR))
             yield CrashMoment(next_place, step.time_ms + between / 2, following.time_ms, tuple(victims))
 
 

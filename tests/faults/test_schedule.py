@@ -49,6 +49,8 @@ TAKEN = ProtocolPoint.SNAPSHOT_TAKEN
         ),
         (CrashCoordinator(), After(TAKEN, nth=0), ["faults[1].trigger.nth is 0"]),
         (CrashCoordinator(), At(-1), ["faults[1].trigger.time_ms is -1"]),
+        (CrashCoordinator(), At(-0.25), ["faults[1].trigger.time_ms is -0.25"]),
+        (CrashCoordinator(), At(float("nan")), ["faults[1].trigger.time_ms is nan"]),
         (
             CrashCoordinator(),
             After(ProtocolPoint.ALL_ACKNOWLEDGED, "sink[0]"),

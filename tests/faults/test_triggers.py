@@ -20,6 +20,7 @@ def test_ordinals_end_as_in_english(number: int, text: str) -> None:
 
 def test_a_trigger_reads_as_a_phrase() -> None:
     assert describe(At(120)) == "at 120 ms"
+    assert describe(At(7.25)) == "at 7.25 ms"
     assert describe(After(TAKEN, "totals[0]", 2)) == "after snapshot_taken of totals[0], 2nd time"
     assert describe(After(ProtocolPoint.ALL_ACKNOWLEDGED)) == "after all_acknowledged, 1st time"
 

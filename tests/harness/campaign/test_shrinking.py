@@ -154,6 +154,16 @@ def test_faults_of_a_system_with_names_of_its_own_are_aimed_by_role() -> None:
     assert plan.faults[1].trigger == After(ProtocolPoint.SNAPSHOT_TAKEN, "zoe")
 
 
+def test_a_time_between_two_milliseconds_shrinks_to_the_smallest_whole_one() -> None:
+    timed = (ScheduledFault(CrashCoordinator(), At(44.5)),)
+
+    def fails(plan: TrialPlan) -> bool:
+        return any(isinstance(each.trigger, At) and each.trigger.time_ms >= 7 for each in plan.faults)
+
+    plan = shrink(msgspec.structs.replace(BIG, faults=timed), fails, barrier_view).plan
+    assert [scheduled.trigger for scheduled in plan.faults] == [At(7)]
+
+
 def test_a_fault_that_lasts_shrinks_to_the_shortest_on_the_first_subtasks() -> None:
     lasting = (
         ScheduledFault(CutChannel("source[2]", "totals[1]", 90), AIM),
