@@ -584,8 +584,11 @@ class EventTimeReplay:
 
     def _ended_well(self, trace: _Trace) -> bool:
         """Return whether the subtask did its last step whole: it was not killed or cancelled in it."""
-        last = max(number for number, _ in self._traces)
-        return self.context.history.end is End.FINISHED and trace.of.attempt == last
+        return self.context.history.end is End.FINISHED and trace.of.attempt == self._last_attempt
+
+    @property
+    def _last_attempt(self) -> int:
+        return max(number for number, _ in self._traces)
 
     def _read_problem(
         self, trace: _Trace, model: ReplayedSubtask, polled: Polled, idle: Sequence[SplitsIdle]
@@ -766,7 +769,7 @@ class EventTimeReplay:
     def _check_groups(self, attempt: int) -> None:
         """Compare what was announced to groups with the reports of their members, and what these learned with that."""
         members = self._aligned.get(attempt, {})
-        is_stuck = self.context.history.end is End.STUCK and attempt == max(self._aligned, default=0)
+        is_stuck = self.context.history.end is End.STUCK and attempt == self._last_attempt
         for group, vertices in groups_of(self._plan(attempt).job).items():
             own = [members[one] for vertex in vertices for one in vertex.subtasks if one in members]
             said = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barrier_tck.harness.record.operations import Acknowledged, ReadsObserved
+from barrier_tck.harness.record.operations import Acknowledged, ReadsObserved, SourcesAligned
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
@@ -15,6 +15,7 @@ from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     SnapshotMetrics,
+    SourceWatermark,
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.runtime.components import Components
@@ -96,3 +97,15 @@ def test_an_attempt_after_a_narrower_one_is_as_parallel_as_it_is_meant_to_be() -
     recorder.checkpoint_triggered(1, 2, False, None, 0.0)
     recorder.acknowledged(acknowledgement(SubtaskId("totals", 2), 2))
     assert [one.subtask for one in recorder.snapshots] == ["totals[2]"]
+
+
+def test_what_a_group_of_sources_may_read_is_recorded_with_the_reports_that_it_follows_from() -> None:
+    recorder, attempt = books(), AttemptNumber(2)
+    reports = (
+        SourceWatermark(attempt, SubtaskId("read", 0), 70),
+        SourceWatermark(attempt, SubtaskId("read", 1), 10, idle=True),
+        SourceWatermark(attempt, SubtaskId("other", 0), 20, ended=True),
+    )
+    recorder.sources_aligned("both", 90, reports)
+    (operation,) = (line.operation for line in recorder.operations)
+    assert operation == SourcesAligned(2, "both", 90, {"read[0]": 70}, ("read[1]",), ("other[0]",))
