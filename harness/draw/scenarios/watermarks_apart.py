@@ -14,7 +14,7 @@ from dataclasses import replace
 import msgspec
 from hypothesis import strategies as st
 
-from barrier_tck.harness.draw.choices import between
+from barrier_tck.harness.draw.choices import between, chance
 from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.rescaled_jobs import groups_that_change
@@ -28,6 +28,8 @@ from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 _WIDE = (2, 3)
 _LAGS = (20, 60, 150)
 """How many times longer than on other channels elements are on their way on the one that lags."""
+_SLOW_PER_MILLE = 400
+"""In how many plans of 1,000 a vertex with keyed state is slow, so that more is in flight before it."""
 
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
@@ -65,7 +67,8 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
         savepoints=replace(
             profile.savepoints,
             number=(1, 3),
-            after=(1, 5),
+            # Some come at once: then what is in flight is taken over once more before it was read.
+            after=(0, 4),
             in_turn=True,
             delay_ms=(0, 2),
             stop_per_mille=1_000,
@@ -89,7 +92,7 @@ def _job(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 
 def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
-    """Let a channel lag into one of several subtasks with keyed state."""
+    """Let a channel lag into one of several subtasks with keyed state; in some plans these are slow, too."""
     job = plan.job
     several = [name for name in _keyed(job) if job.vertex(name).parallelism > 1]
     targets = [edge.target for edge in job.edges for _ in job.channels_of(edge)]
@@ -101,7 +104,14 @@ def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         slow_channel=drawing.draw(st.sampled_from(able)),
         slow_factor=drawing.draw(st.sampled_from(_LAGS)),
     )
-    return msgspec.structs.replace(plan, network=lags)
+    plan = msgspec.structs.replace(plan, network=lags)
+    if not chance(drawing.draw, _SLOW_PER_MILLE):
+        return plan
+    slow_ms = drawing.draw(st.sampled_from(drawing.profile.deployment.slow_batch_ms))
+    deployment = msgspec.structs.replace(
+        plan.deployment, slow_vertex=drawing.draw(st.sampled_from(several)), slow_batch_ms=slow_ms
+    )
+    return msgspec.structs.replace(plan, deployment=deployment)
 
 
 def _keyed(job: JobPlan) -> list[str]:
@@ -109,7 +119,7 @@ def _keyed(job: JobPlan) -> list[str]:
 
 
 SCENARIO = Scenario(
-    settles=frozenset({Part.INPUT, Part.PACE, Part.SAVEPOINTS}),
+    settles=frozenset({Part.INPUT, Part.PACE, Part.SLOW_VERTEX, Part.SAVEPOINTS}),
     possible=_possible,
     profile=_profile,
     job=_job,

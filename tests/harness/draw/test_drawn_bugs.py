@@ -35,12 +35,12 @@ def _median(bug: str) -> int:
     return drawn.median
 
 
-def plans_until_caught(bug: str, profile: str, directory: Path) -> Iterator[int]:
-    """Yield for each seed how many plans were drawn until the bug was caught; one more than WITHIN if it was not."""
+def plans_until_caught(bug: str, profile: str, directory: Path, within: int = WITHIN) -> Iterator[int]:
+    """Yield for each seed after how many plans the bug was caught; one more than ``within`` if it was not."""
     system = ReferenceSimulated()
     constraints = Constraints(system.job, system.capabilities)
     for seed in SEEDS:
-        for number in range(WITHIN):
+        for number in range(within):
             plan = draw_plan(seed + number, profile_named(profile), constraints)
             if profile == "modes" and not plan.checkpoints.overtakes:
                 continue  # bugs of records in flight cannot show in it
@@ -49,7 +49,7 @@ def plans_until_caught(bug: str, profile: str, directory: Path) -> Iterator[int]
                 yield number + 1
                 break
         else:
-            yield WITHIN + 1
+            yield within + 1
 
 
 @pytest.mark.nightly
