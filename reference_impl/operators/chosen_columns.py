@@ -34,8 +34,13 @@ def chosen(row: Row, columns: Mapping[str, str], where: str) -> dict[str, Kept]:
         raise missing_column(error.args[0], row, where) from error
     for output, value in values.items():
         if type(value) not in _KEPT:
-            raise JobUsageError(
-                f"{where} keeps null, booleans, numbers and strings, not {value!r} "
-                f"({type(value).__name__}) in column {columns[output]!r}; convert it before"
-            )
+            raise not_kept(where, columns[output], value)
     return values
+
+
+def not_kept(where: str, column: str, found: object) -> JobUsageError:
+    """Return the error for a value that state cannot keep; ``where`` begins the message."""
+    return JobUsageError(
+        f"{where} keeps null, booleans, numbers and strings, not {found!r} "
+        f"({type(found).__name__}) in column {column!r}; convert it before"
+    )
