@@ -10,8 +10,10 @@ import msgspec
 
 from barrier_tck.reference_impl.ids import KeyGroupRange
 from barrier_tck.reference_impl.operators.api import DataPlane, Payload
+from barrier_tck.reference_impl.operators.chosen_columns import as_mapping
 from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.event_time_process import (
+    BatchedProcess,
     EventTimeProcess,
     EventTimeProcessOperator,
     EventTimers,
@@ -19,7 +21,6 @@ from barrier_tck.reference_impl.operators.event_time_process import (
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.join_sides import JoinSide
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
-from barrier_tck.reference_impl.operators.windows import WindowSpec
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 COLUMNS = ("id", "mark", "n")
@@ -29,6 +30,13 @@ SIDES = (
     JoinSide("ts", {f"r_{column}": column for column in COLUMNS}),
 )
 """What both sides of a join give to its rows."""
+KEYS = ("key", "l_key", "r_key")
+"""The columns with the key, of records and of what the sides of a join give."""
+SIDES_WITH_KEYS = (
+    JoinSide("ts", {"l_key": "key", **as_mapping(SIDES[0].columns)}),
+    JoinSide("ts", {"r_key": "key", **as_mapping(SIDES[1].columns)}),
+)
+"""What they give if the rows alone must say whose they are."""
 
 ToRecord = Callable[[str, str, Row], Row]
 """Maps the operator's name, a key and a row of the runtime's function to a record."""
@@ -40,28 +48,27 @@ def of_records(spec: EventTimeProcess, record: ToRecord) -> EventTimeProcess:
     return EventTimeProcess(spec.uid, spec.keys, made, spec.side_outputs)
 
 
-def of_window_records(spec: WindowSpec, record: ToRecord) -> EventTimeProcess:
-    """Return the spec of windows that pass on records, on whole batches where the runtime takes such."""
+def of_batched_records(spec: BatchedProcess, record: ToRecord) -> EventTimeProcess:
+    """Return the spec of a function of the runtime that passes on records, on whole batches where it takes such."""
     made = _Records(spec.uid, spec.function, record)
-    return _WindowRecords(spec.uid, spec.keys, made, spec.side_outputs, spec, record)
+    return _BatchedRecords(spec.uid, spec.keys, made, spec.side_outputs, spec, record)
 
 
 @dataclass(frozen=True, slots=True)
-class _WindowRecords(EventTimeProcess):
-    """Spec of windows whose rows become records."""
+class _BatchedRecords(EventTimeProcess):
+    """Spec of what may take whole batches, and whose rows become records."""
 
-    windows: WindowSpec | None = None
+    inner: BatchedProcess | None = None
     record: ToRecord | None = None
 
     def build(self, plane: DataPlane) -> Any:
         """Return the operator of the runtime, whose batches are mapped if it takes whole ones."""
-        assert self.windows is not None and self.record is not None, "of_window_records makes such specs"
-        inner = self.windows.build(plane)
+        assert self.inner is not None and self.record is not None, "of_batched_records makes such specs"
+        inner = self.inner.build(plane)
         if isinstance(inner, EventTimeProcessOperator):
             return EventTimeProcess.build(self, plane)
-        (column,) = self.keys[0]
         record = self.record
-        return _OfBatches(inner, plane, lambda row: record(self.uid, str(row[column]), row))
+        return _OfBatches(inner, plane, lambda row: record(self.uid, _key_in(row), row))
 
 
 class _OfBatches:
@@ -92,6 +99,11 @@ class _OfBatches:
 
     def _mapped(self, payload: Payload | None) -> Payload | None:
         return None if payload is None else self._plane.map(payload, self._record)
+
+
+def _key_in(row: Row) -> str:
+    """Return the key in a row of windows, or of a join both of whose sides give it."""
+    return str(next(row[name] for name in KEYS if row.get(name) is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +154,9 @@ def joined(name: str, key: str, row: Row, time: str, behind: str = "") -> Row:
     return {"key": key, "ts": row[time], **sums, "how": f"{name}({','.join(ids)}){behind}"}
 
 
-def values_of(columns: Mapping[str, int]) -> list[int]:
-    """Return the values of what a state keeps of a record."""
-    return list(columns.values())
+def values_of(columns: Mapping[str, Any]) -> list[int]:
+    """Return the values of what a state keeps of a record, without its key."""
+    return [value for name, value in columns.items() if name not in KEYS]
 
 
 def read_waiting(entry: bytes) -> list[Any]:

@@ -292,10 +292,10 @@ class DataPlane(Protocol):
     ) -> AccumulatorTable:
         """Return an empty table; ``carry`` names input columns repeated in rows emitted per record."""
 
-    def windows(self, definition: Any) -> Operator | None:
-        """Return an operator that takes whole batches into windows (``windows.WindowDefinition``).
+    def batched(self, definition: Any) -> Operator | None:
+        """Return an operator that takes whole batches, for windows or for a join (by what its module calls definition).
 
-        None if there is none for them: a function takes the records one by one then.
+        None if there is none: a function takes the records one by one then.
         """
 
     def encode(self, payload: Payload) -> bytes:

@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from barrier_tck.reference_impl.operators.arrow_folded_table import ArrowFoldedTable, combine
+from barrier_tck.reference_impl.operators.arrow_interval_join import ArrowIntervalJoin
 from barrier_tck.reference_impl.operators.arrow_keys import groups_of_rows, key_columns, stable_order
 from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable
 from barrier_tck.reference_impl.operators.arrow_values import array_of, cast_table
 from barrier_tck.reference_impl.operators.arrow_windows import ArrowWindows, takes_batches
 from barrier_tck.reference_impl.operators.functions import Row, Vectorized, all_additive, missing_column
-from barrier_tck.reference_impl.operators.windows import WindowDefinition
+from barrier_tck.reference_impl.operators.interval_join import IntervalJoinDefinition
 from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
@@ -214,7 +215,10 @@ class ArrowPlane:
             return ArrowAccumulatorTable(key, aggregates, carry, max_parallelism)
         return ArrowFoldedTable(key, aggregates, carry, max_parallelism)
 
-    def windows(self, definition: WindowDefinition) -> ArrowWindows | None:
+    def batched(self, definition: Any) -> ArrowWindows | ArrowIntervalJoin | None:
+        """Return an operator for windows, unless they have a trigger or an assigner of the user's, or for a join."""
+        if isinstance(definition, IntervalJoinDefinition):
+            return ArrowIntervalJoin(definition, self)
         return ArrowWindows(definition, self) if takes_batches(definition) else None
 
     def encode(self, payload: Any) -> bytes:

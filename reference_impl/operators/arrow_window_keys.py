@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from barrier_tck.reference_impl.operators.arrow_keys import Ints, key_columns
 from barrier_tck.reference_impl.operators.arrow_slots import KeySlots
+from barrier_tck.reference_impl.operators.arrow_values import Column
 from barrier_tck.reference_impl.operators.arrow_window_rows import FiredRows
 from barrier_tck.reference_impl.operators.arrow_window_values import Source, WindowedAggregate, WindowValues
 from barrier_tck.reference_impl.operators.windows import WindowDefinition
@@ -26,12 +27,10 @@ Marks = Any
 class WindowKeys:
     """The keys of windows, by slot."""
 
-    def __init__(
-        self, definition: WindowDefinition, watermarks: GroupWatermarks, max_parallelism: int
-    ) -> None:
-        self._columns = definition.key
+    def __init__(self, key: tuple[str, ...], watermarks: GroupWatermarks, max_parallelism: int) -> None:
+        self._columns = key
         self.watermarks = watermarks
-        self.slots = KeySlots(definition.key, max_parallelism)
+        self.slots = KeySlots(key, max_parallelism)
         self.version = 1
         """The version of the next snapshot."""
         self._changed: Ints = np.zeros(1024, dtype=np.int64)
@@ -45,7 +44,11 @@ class WindowKeys:
 
     def of(self, payload: Any) -> Ints:
         """Return the slot of each row of a batch."""
-        slots = self.slots.slots_of_columns(key_columns(payload, self._columns, "window"))
+        return self.of_columns(key_columns(payload, self._columns, "window"))
+
+    def of_columns(self, columns: list[Column]) -> Ints:
+        """Return the slot of each row of key columns."""
+        slots = self.slots.slots_of_columns(columns)
         self._cover()
         return slots
 

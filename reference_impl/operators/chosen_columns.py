@@ -47,10 +47,7 @@ def chosen(row: Row, columns: Mapping[str, str], where: str) -> dict[str, Kept]:
         if isinstance(value, datetime):
             values[output] = canonical(value)  # Arrow gives pandas's own kind for a column of nanoseconds
         elif type(value) not in _KEPT or (isinstance(value, Decimal) and not value.is_finite()):
-            raise JobUsageError(
-                f"{where} keeps null, booleans, numbers, strings, finite decimals, dates and timestamps, "
-                f"not {value!r} ({type(value).__name__}) in column {columns[output]!r}; convert it before"
-            )
+            raise not_kept(where, columns[output], value)
     return {
         output: to_extension(value) if isinstance(value, Decimal | date) else value
         for output, value in values.items()
@@ -68,3 +65,11 @@ def value_of(kept: Kept) -> Scalar:
         return kept
     value: Scalar = from_extension(kept.code, memoryview(kept.data))
     return value
+
+
+def not_kept(where: str, column: str, found: object) -> JobUsageError:
+    """Return the error for a value that state cannot keep; ``where`` begins the message."""
+    return JobUsageError(
+        f"{where} keeps null, booleans, numbers, strings, finite decimals, dates and timestamps, "
+        f"not {found!r} ({type(found).__name__}) in column {column!r}; convert it before"
+    )

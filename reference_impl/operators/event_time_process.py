@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from barrier_tck.reference_impl.ids import KeyGroupRange
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload
@@ -130,6 +130,18 @@ class EventTimeProcess:
 
     def build(self, plane: DataPlane) -> EventTimeProcessOperator:
         return EventTimeProcessOperator(self.uid, self.keys, self.function, plane)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedProcess(EventTimeProcess):
+    """Spec of what is defined by a function for each record, and for which a data plane may have an operator."""
+
+    definition: Any = None
+    """What is to be done, for ``DataPlane.batched``."""
+
+    def build(self, plane: DataPlane) -> Any:
+        """Return the operator of the plane that takes whole batches, if it has one, and else one for the function."""
+        return plane.batched(self.definition) or EventTimeProcess.build(self, plane)
 
 
 class EventTimeProcessOperator(TimedProcessOperator):

@@ -21,7 +21,7 @@ from functools import partial
 import msgspec
 
 from barrier_tck.reference_impl.operators.chosen_columns import Kept
-from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
+from barrier_tck.reference_impl.operators.event_time_process import BatchedProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.join_sides import SIDES, JoinedRows, JoinForm, JoinSide, Keys
 from barrier_tck.reference_impl.operators.on_time import OnTimeFunction
@@ -62,7 +62,7 @@ class WaitingRow(msgspec.Struct, array_like=True):
 
 def interval_join(
     uid: str, keys: Keys, within: Within, left: JoinSide, right: JoinSide, time: str, form: JoinForm
-) -> EventTimeProcess:
+) -> BatchedProcess:
     """Return the spec of a join by an interval; input 0 is the left side, each input is partitioned by its key.
 
     ``time`` is the output column with the event time (ms): of a pair the larger one of both, of a row alone the time at
@@ -70,7 +70,27 @@ def interval_join(
     follows. Raises JobUsageError if an output column is given twice, or the keys do not fit.
     """
     rows = JoinedRows(uid, keys, (left, right), form, (time,))
-    return EventTimeProcess(uid, keys, partial(IntervalJoinFunction, uid, rows, within, time), (LATE,))
+    function = partial(IntervalJoinFunction, uid, rows, within, time)
+    definition = IntervalJoinDefinition(uid, keys, within, (left, right), time, form)
+    return BatchedProcess(uid, keys, function, (LATE,), definition)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalJoinDefinition:
+    """What is to be joined."""
+
+    uid: str
+    """The name of the operator, for messages."""
+    keys: Keys
+    within: Within
+    sides: tuple[JoinSide, JoinSide]
+    time: str
+    """The output column with the event time (ms)."""
+    form: JoinForm
+
+    def removal_after_ms(self, number: int) -> int:
+        """Return how long after its event time a row of an input is removed."""
+        return self.within.upper_ms if number == 0 else -self.within.lower_ms
 
 
 class IntervalJoinFunction(OnTimeFunction):

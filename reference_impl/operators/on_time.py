@@ -37,8 +37,13 @@ class OnTimeFunction:
         except KeyError as error:
             raise missing_column(column, row, self._uid) from error
         if type(event_ms) is not int:
-            raise JobUsageError(
-                f"{self._uid!r} needs an event time in column {column!r}: a whole number of milliseconds of the "
-                f"epoch, not {event_ms!r}; filter out rows without one before"
-            )
+            raise no_event_time(self._uid, column, event_ms)
         return event_ms
+
+
+def no_event_time(uid: str, column: str, found: object) -> JobUsageError:
+    """Return the error for a row without an event time."""
+    return JobUsageError(
+        f"{uid!r} needs an event time in column {column!r}: a whole number of milliseconds of the "
+        f"epoch, not {found!r}; filter out rows without one before"
+    )

@@ -310,8 +310,8 @@ class RowPlane:
     ) -> RowAccumulatorTable:
         return RowAccumulatorTable(key, aggregates, carry, max_parallelism)
 
-    def windows(self, definition: Any) -> None:
-        """Return None: windows take rows one by one."""
+    def batched(self, definition: Any) -> None:
+        """Return None: a batch is a list of rows."""
 
     def encode(self, payload: Rows) -> bytes:
         """Return the rows as a MessagePack array of maps; tuples come back as lists, timestamps in UTC."""

@@ -21,9 +21,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator, decode_key, encode_accumulator
-from barrier_tck.reference_impl.operators.event_time_process import EventTimeProcess, EventTimers
+from barrier_tck.reference_impl.operators.event_time_process import BatchedProcess, EventTimers
 from barrier_tck.reference_impl.operators.functions import Additive, Aggregate, Folded, Row, missing_column
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
@@ -157,13 +156,13 @@ def window_aggregate(
     aggregates: Mapping[str, Aggregate],
     lateness_ms: int = 0,
     trigger: Trigger | None = None,
-) -> WindowSpec:
+) -> BatchedProcess:
     """Return the spec of windows over a keyed input; ``time`` is the column with the event time (ms).
 
     Raises JobUsageError if columns of the output have the same name, or the allowed lateness is negative.
     """
     definition = WindowDefinition(uid, key, assigner, time, dict(aggregates), lateness_ms, trigger)
-    return WindowSpec(uid, (key,), definition.function, (LATE,), definition)
+    return BatchedProcess(uid, (key,), definition.function, (LATE,), definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,19 +208,6 @@ class WindowDefinition:
             self.lateness_ms,
             self.trigger,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec(EventTimeProcess):
-    """Spec of windows: a function for each record, or what a data plane has for whole batches."""
-
-    definition: WindowDefinition | None = None
-    """Set in each of them."""
-
-    def build(self, plane: DataPlane) -> Any:
-        """Return the operator of the plane for whole batches, if it has one for these windows."""
-        assert self.definition is not None, "window_aggregate makes such specs"
-        return plane.windows(self.definition) or EventTimeProcess.build(self, plane)
 
 
 class WindowFunction:

@@ -139,6 +139,7 @@ class Run:
             part,
             event_time,
             lambda output, payload: self.late.extend(listed(payload) if output == "late" else ()),
+            write_through=True,  # ``kept`` looks into the store
         )
 
     def _emitted(self, payloads: Any) -> None:

@@ -41,12 +41,13 @@ def opened(
     event_time: EventTimeSnapshot | None = None,
     aside: Callable[[str, Any], None] = lambda _output, _payload: None,
     now_ms: Callable[[], float] = lambda: 0.0,
+    write_through: bool = False,
 ) -> Any:
     operator, storage = spec.build(plane), storage or Storage()
     context = OperatorContext(
         "job", SubtaskId("joined", 1), 3, AttemptNumber(2), KeyGroupRange(0, GROUPS), GROUPS,
         HeapStateBackend(), storage, storage, MemoryFileSystem(), now_ms=now_ms, event_time=event_time,
-        emit_aside=aside,
+        emit_aside=aside, write_through=write_through,
     )  # fmt: skip
     operator.open(context, restored)
     return operator

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from barrier_tck.harness.reference.event_records import SIDES, joined, of_records, read_waiting
+from barrier_tck.harness.reference.event_records import (
+    SIDES_WITH_KEYS,
+    joined,
+    of_batched_records,
+    read_waiting,
+)
 from barrier_tck.harness.reference.operator_kind import KeptState, ReferenceKind, Site
 from barrier_tck.harness.workloads.operator_kind import EVENT_TIMERS
 from barrier_tck.reference_impl.operators.functions import Row
@@ -20,7 +25,8 @@ def _make(site: Site) -> OperatorSpec:
     wanted = site.operator.parameters
     within = Within(wanted["lower_ms"], wanted["upper_ms"])
     form = JoinForm(wanted.get("form", "inner"))
-    return of_records(interval_join(site.operator.name, site.keys, within, *SIDES, "at", form), _record)
+    spec = interval_join(site.operator.name, site.keys, within, *SIDES_WITH_KEYS, "at", form)
+    return of_batched_records(spec, _record)
 
 
 KIND = ReferenceKind(_make, (*(KeptState(name, read_waiting) for name in STATES), KeptState(EVENT_TIMERS)))

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
-from barrier_tck.harness.reference.event_records import of_window_records
+from barrier_tck.harness.reference.event_records import of_batched_records
 from barrier_tck.harness.reference.operator_kind import KeptState, ReferenceKind, Site
 from barrier_tck.harness.workloads.kinds.event_window import WINDOWS
 from barrier_tck.harness.workloads.operator_kind import EVENT_TIMERS
@@ -46,7 +46,7 @@ def _make(site: Site) -> OperatorSpec:
     trigger = EveryRecords(wanted["every"]) if "every" in wanted else None
     lateness_ms = wanted.get("lateness_ms", 0)
     spec = window_aggregate(name, site.key, _assigner(site.operator), "ts", _AGGREGATES, lateness_ms, trigger)
-    return of_window_records(spec, _record)
+    return of_batched_records(spec, _record)
 
 
 def read_map(entry: bytes) -> list[Any]:
