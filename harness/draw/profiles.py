@@ -285,7 +285,11 @@ PROFILES: tuple[Profile, ...] = (
         description="Jobs stopped with savepoints that go on wider or narrower, and elastic ones that lose one "
         "executor or several, in every mode: 0 to 3 faults.",
         workload=WorkloadRanges(
-            names=(*["lineage", "lineage", "keyed-totals", "weather"] * 6, *["event-time"] * 2, *REAL_EVENT_TIME),
+            names=(
+                *["lineage", "lineage", "keyed-totals", "weather"] * 6,
+                *["event-time"] * 2,
+                *REAL_EVENT_TIME,
+            ),
             batches=(20, 40),
             batch_records=(1, 2),
             records_per_second=(200, 400),
