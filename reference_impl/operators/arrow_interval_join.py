@@ -22,7 +22,7 @@ from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext,
 from barrier_tck.reference_impl.operators.arrow_held import ArrowHolder, times_of
 from barrier_tck.reference_impl.operators.arrow_keys import Ints, as_int64, columns_of, key_columns
 from barrier_tck.reference_impl.operators.arrow_slots import KeySlots
-from barrier_tck.reference_impl.operators.arrow_values import Column, array_of
+from barrier_tck.reference_impl.operators.arrow_values import Column, array_of, plain
 from barrier_tck.reference_impl.operators.arrow_waiting_rows import Run, WaitingRows
 from barrier_tck.reference_impl.operators.arrow_window_entries import (
     FrozenKeys,
@@ -30,11 +30,12 @@ from barrier_tck.reference_impl.operators.arrow_window_entries import (
     ordered_times,
 )
 from barrier_tck.reference_impl.operators.arrow_window_keys import ROWS_OF_A_BATCH, Marks
-from barrier_tck.reference_impl.operators.chosen_columns import as_mapping, not_kept
+from barrier_tck.reference_impl.operators.chosen_columns import Kept, as_mapping, not_kept, shown
 from barrier_tck.reference_impl.operators.event_time_process import EVENT_TIMERS
 from barrier_tck.reference_impl.operators.interval_join import IntervalJoinDefinition, WaitingRow
 from barrier_tck.reference_impl.operators.join_sides import SIDES
 from barrier_tck.reference_impl.operators.on_time import no_event_time
+from barrier_tck.reference_impl.operators.scalars import canonical, to_extension
 from barrier_tck.reference_impl.operators.windows import LATE
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
 from barrier_tck.reference_impl.protocol.watermarks import END_OF_TIME
@@ -209,15 +210,15 @@ class ArrowIntervalJoin(ArrowHolder):
         chosen = self._columns[number]
         arrays = []
         for output, column in zip(chosen, columns_of(payload, [*chosen.values()], where), strict=True):
-            plain = _as_kept(column)
-            if plain is None:
+            kept = _as_kept(column, chosen[output])
+            if kept is None:
                 value = next((one for one in column.to_pylist() if one is not None), None)
                 if value is not None:
                     raise not_kept(where, chosen[output], value)
-                plain = pa.nulls(len(column))
-            if not pa.types.is_null(plain.type):
-                self._types[output] = plain.type
-            arrays.append(plain)
+                kept = pa.nulls(len(column))
+            if not pa.types.is_null(kept.type):
+                self._types[output] = kept.type
+            arrays.append(kept)
         return _batch_of(arrays, [*chosen], payload.num_rows)
 
     def _removal_of(self, times: Ints, number: int) -> Ints:
@@ -244,7 +245,8 @@ class ArrowIntervalJoin(ArrowHolder):
             if not rows:
                 continue
             slots, times = np.array([slot for slot, _ in rows]), np.array([row.time for _, row in rows])
-            arrays = [array_of([row.columns[name] for _, row in rows]) for name in self._columns[number]]
+            columns = [shown(row.columns) for _, row in rows]
+            arrays = [array_of([row[name] for row in columns]) for name in self._columns[number]]
             self._types.update(
                 (name, array.type)
                 for name, array in zip(self._columns[number], arrays, strict=True)
@@ -319,9 +321,7 @@ class _FrozenRows(FrozenKeys):
         side, columns = self._sides[name], self._columns[SIDES.index(name)]
         for group, keys, bounds in self._by_key(side.slots[order]):
             rows = order[bounds[0] : bounds[-1]]
-            kept = (
-                side.table.select(columns).take(pa.array(rows)).to_pylist() if columns else [{}] * len(rows)
-            )
+            kept = _as_held(side.table.select(columns).take(pa.array(rows))) if columns else [{}] * len(rows)
             waiting = [*map(WaitingRow, side.times[rows].tolist(), side.matched[rows].tolist(), kept)]
             begins = (bounds - bounds[0]).tolist()
             made = [_encode(waiting[begin:end]) for begin, end in pairwise(begins)]
@@ -368,8 +368,11 @@ def _whole(column: Any) -> Column:
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _as_kept(column: Column) -> Column | None:
-    """Return a column of what state can keep, in the widest type of its kind; None if it is another one."""
+def _as_kept(column: Column, name: str) -> Column | None:
+    """Return a column of what state can keep, in the widest type of its kind; None if it is another one.
+
+    Raises JobUsageError for timestamps without a time zone, or that microseconds cannot hold.
+    """
     kind = column.type
     if pa.types.is_integer(kind):
         integers = as_int64(column)
@@ -378,4 +381,24 @@ def _as_kept(column: Column) -> Column | None:
         return column.cast(pa.float64())
     if pa.types.is_large_string(kind):
         return column.cast(pa.string())
+    if pa.types.is_decimal(kind):
+        return array_of(column.to_pylist())
+    if _is_extended(kind):
+        return plain(column, name)
     return column if pa.types.is_null(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind) else None
+
+
+def _is_extended(kind: Any) -> bool:
+    """Return whether values of a type are extensions in state (``scalars``)."""
+    return bool(pa.types.is_decimal(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _as_held(table: Any) -> list[dict[str, Kept]]:
+    """Return the rows of a table as state holds them."""
+    rows: list[dict[str, Kept]] = table.to_pylist()
+    for field in table.schema:
+        if _is_extended(field.type):
+            for row in rows:
+                value: Any = row[field.name]
+                row[field.name] = value if value is None else to_extension(canonical(value))
+    return rows

@@ -44,9 +44,10 @@ def chosen(row: Row, columns: Mapping[str, str], where: str) -> dict[str, Kept]:
     except KeyError as error:
         raise missing_column(error.args[0], row, where) from error
     for output, value in values.items():
-        if isinstance(value, datetime):
-            values[output] = canonical(value)  # Arrow gives pandas's own kind for a column of nanoseconds
-        elif type(value) not in _KEPT or (isinstance(value, Decimal) and not value.is_finite()):
+        if isinstance(value, datetime) or (isinstance(value, Decimal) and value.is_finite()):
+            # Equal values have one form. Arrow gives decimals the zeros of their column, and pandas's own timestamps.
+            values[output] = canonical(value)
+        elif type(value) not in _KEPT or isinstance(value, Decimal):
             raise not_kept(where, columns[output], value)
     return {
         output: to_extension(value) if isinstance(value, Decimal | date) else value

@@ -14,6 +14,7 @@ from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.encoding import key_group_of
 from barrier_tck.reference_impl.operators.event_time_process import EVENT_TIMERS
 from barrier_tck.reference_impl.operators.functions import Row
+from barrier_tck.reference_impl.operators.scalars import canonical
 from barrier_tck.reference_impl.protocol.watermarks import BEGINNING_OF_TIME, END_OF_TIME, EventTimeSnapshot
 from tests.reference_impl.opened_operators import GROUPS, Storage, listed, opened
 
@@ -149,5 +150,5 @@ class Run:
 
 
 def bag(rows: Sequence[Any]) -> list[str]:
-    """Return rows in an order that does not depend on theirs."""
-    return sorted(repr(sorted(row.items())) for row in rows)
+    """Return rows in an order that does not depend on theirs; equal decimals and timestamps have one form."""
+    return sorted(repr(sorted((name, canonical(value)) for name, value in row.items())) for row in rows)
