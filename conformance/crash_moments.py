@@ -51,8 +51,6 @@ class CrashMoment:
     """How many lines of the trace lie before it."""
     time_ms: float
     """On the trial's clock."""
-    until_ms: float
-    """The time of the next step."""
     victims: tuple[str, ...]
     """The processes that may crash there; the one that took the last step comes first."""
 
@@ -79,7 +77,7 @@ def moments_of(trial: Trial, begin_ms: float, end_ms: float) -> Iterator[CrashMo
         if able:
             acted = step.process if alive[step.process] == step.number else None
             victims = sorted(able, key=lambda one: (one != acted, one != _COORDINATOR))
-            yield CrashMoment(next_place, step.time_ms + between / 2, following.time_ms, tuple(victims))
+            yield CrashMoment(next_place, step.time_ms + between / 2, tuple(victims))
 
 
 def crash_at(moment: CrashMoment, victim: str, trial: Trial) -> ScheduledFault:

@@ -130,7 +130,7 @@ def labels(drawn: Iterable[DrawnBatch], width: float) -> tuple[Label, ...]:
     found: list[Label] = []
     for one in sorted(arriving, key=lambda each: (each.style == "watermark", each.from_cut)):
         assert one.batch.watermark_ms is not None
-        text = event_time(one.batch.watermark_ms, short=True) + (" idle" if one.batch.idle else "")
+        text = event_time(one.batch.watermark_ms, short=True) + (" · idle" if one.batch.idle else "")
         begin = _known(one.ends.x2) + _RIGHT
         end = begin + _LETTER_PIXELS * len(text)
         y = one.ends.y2 + (_ABOVE if one.ends.y1 <= one.ends.y2 else _BELOW)

@@ -163,7 +163,7 @@ def test_a_lane_shows_when_its_subtask_was_idle() -> None:
     assert piece.y == lane.y
     assert piece.x1 == watermarks[f"{CHANNEL}: watermark 200 ms, from here on idle"].x1
     assert piece.x2 == watermarks[f"{CHANNEL}: watermark 300 ms"].x1
-    assert "200 idle" in [label.text for label in diagram.labels]
+    assert "200 · idle" in [label.text for label in diagram.labels]
     assert "idle" in styles(cut)[0]
     assert diagram_of(cut_of(windows(), notes, 3)).idle == ()
 
