@@ -125,8 +125,8 @@ class FrozenSlab:
     pending: Ints
     waits: Any
     """Whether each window has yet to fire because of its end."""
-    places: Ints
-    """Of their values."""
+    places: Ints | None
+    """Of their values; None: from 0 on."""
     values: Sequence[WindowValues]
 
 
@@ -214,7 +214,7 @@ class WindowSlab:
             self._firings[:count],
             self._pending[:count],
             self._waits[:count],
-            np.arange(count),
+            None,
             self.values,
         )
 
