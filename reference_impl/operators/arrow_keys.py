@@ -80,6 +80,12 @@ def bounds_of(values: Ints) -> tuple[int, int]:
     return int(values.min()), int(values.max())
 
 
+def distinct(values: Ints) -> Ints:
+    """Return each value once, in the order of first sight."""
+    found: Ints = pc.unique(pa.array(values)).to_numpy()
+    return found
+
+
 def encode_int_keys(values: Ints) -> list[bytes]:
     """Return the bytes of keys that are one integer each, as ``encode_key`` gives them."""
     packed = np.empty(len(values), dtype=_INT_KEY_TYPE)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from barrier_tck.reference_impl.operators.arrow_keys import Ints
+from barrier_tck.reference_impl.operators.arrow_keys import Ints, distinct
 from barrier_tck.reference_impl.operators.arrow_sessions import Sessions
 from barrier_tck.reference_impl.operators.arrow_values import array_of
 from barrier_tck.reference_impl.operators.arrow_window_keys import (
@@ -104,7 +104,7 @@ class SessionWindows:
 
     def _merge(self, slots: Ints, times: Ints) -> _Merged:
         """Say what records, by the slots of their keys and their times, become with the sessions of these keys."""
-        keys = np.unique(slots)
+        keys = distinct(slots)
         places = self._sessions.of_keys(keys)
         known = len(places)
         of_key = np.concatenate([self._sessions.slots[places], slots])
@@ -291,7 +291,7 @@ class SessionWindows:
     def _remove(self, places: Ints) -> None:
         sessions = self._sessions
         slots = sessions.slots[places]
-        keys = np.unique(slots)
+        keys = distinct(slots)
         all_places = sessions.of_keys(keys)
         self._keys.fewer_windows(slots)
         sessions.free(places)

@@ -12,11 +12,38 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from barrier_tck.reference_impl.operators.arrow_keys import Ints
+from barrier_tck.reference_impl.operators.arrow_keys import Ints, bounds_of
 from barrier_tck.reference_impl.operators.arrow_window_slabs import Pins
+from barrier_tck.reference_impl.operators.encoding import INT64_MAX
 
 _FEW_ALIVE = 2
 """A run is made anew once less than one row in so many still waits."""
+
+
+class _Ranks:
+    """Gives pairs of a key's slot and a time one number each, in their order."""
+
+    def __init__(self, slots: Ints, times: Ints) -> None:
+        """Take the pairs between which others are to be looked up."""
+        self._first_ms, self._last_ms = bounds_of(times)
+        self._distinct: Ints | None = None
+        """The times that there are, if they are too far from each other for numbers of 64 bits."""
+        self._width = self._last_ms - self._first_ms + 2
+        if (int(slots.max()) + 1) * self._width > INT64_MAX:
+            self._distinct = np.unique(times)
+            self._width = len(self._distinct) + 1
+
+    def of(self, slots: Ints, times: Ints) -> Ints:
+        """Return the numbers of pairs, or of the next ones that there are of the key."""
+        if self._distinct is not None:
+            return slots * self._width + np.searchsorted(self._distinct, times, side="left")
+        return slots * self._width + (np.clip(times, self._first_ms, self._last_ms + 1) - self._first_ms)
+
+    def behind(self, slots: Ints, times: Ints) -> Ints:
+        """Return the numbers of the first pairs of the key that are later."""
+        if self._distinct is not None:
+            return slots * self._width + np.searchsorted(self._distinct, times, side="right")
+        return slots * self._width + (np.clip(times, self._first_ms - 1, self._last_ms) + 1 - self._first_ms)
 
 
 class Run:
@@ -30,7 +57,11 @@ class Run:
         ``matched``: which of them are part of a pair. ``batch``: what they give to the output. ``removal_ms``: at which
         watermark each is removed. ``pins``: the snapshots that may read the run.
         """
-        order = np.lexsort((times, slots))
+        self._ranks = _Ranks(slots, times)
+        places = self._ranks.of(slots, times)
+        # Timsort: what is put together of two runs is sorted with one pass over both.
+        order = np.argsort(places, kind="stable")
+        self._places = places[order]
         self.slots, self.times, self.numbers = slots[order], times[order], numbers[order]
         self.matched, self.removal_ms = matched[order], removal_ms[order]
         self.batch = batch.take(pa.array(order))
@@ -38,8 +69,6 @@ class Run:
         """Which rows have not been removed."""
         self.next_ms = int(removal_ms.min())
         """No row is removed before."""
-        self._distinct = np.unique(times)
-        self._places = self.slots * (len(self._distinct) + 1) + np.searchsorted(self._distinct, self.times)
         self._pins = pins
         self._born = pins.next
 
@@ -51,14 +80,11 @@ class Run:
 
         Rows that were removed are found, too: they lie in no range of a row that is on time.
         """
-        width = len(self._distinct) + 1
-        begins = np.searchsorted(
-            self._places, slots * width + np.searchsorted(self._distinct, first_ms, side="left")
-        )
-        ends = np.searchsorted(
-            self._places, slots * width + np.searchsorted(self._distinct, last_ms, side="right")
-        )
-        counts = ends - begins
+        last_slot = self.slots[-1]
+        known = np.minimum(slots, last_slot)  # the number of another one might have more than 64 bits
+        begins = np.searchsorted(self._places, self._ranks.of(known, first_ms))
+        ends = np.searchsorted(self._places, self._ranks.behind(known, last_ms))
+        counts = np.where(slots <= last_slot, ends - begins, 0)
         found = np.repeat(np.arange(len(slots)), counts)
         within = np.arange(len(found)) - np.repeat(np.cumsum(counts) - counts, counts)
         return found, within + np.repeat(begins, counts)

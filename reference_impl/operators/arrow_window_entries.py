@@ -191,7 +191,10 @@ class FrozenWindows(FrozenKeys):
 
     def _stored(self, place: int) -> Any:
         """Return what is kept of an aggregate, slab by slab."""
-        parts = [slab.values[place].stored(slab.places) for slab in self._slabs]
+        parts = [
+            slab.values[place].stored(np.arange(len(slab.slots)) if slab.places is None else slab.places)
+            for slab in self._slabs
+        ]
         if self._floating[place] is not None:
             return np.concatenate(parts)
         return [value for part in parts for value in part]

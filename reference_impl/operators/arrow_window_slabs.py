@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from barrier_tck.reference_impl.operators.arrow_keys import Ints
+from barrier_tck.reference_impl.operators.arrow_keys import Ints, distinct
 from barrier_tck.reference_impl.operators.arrow_slots import ordered_by_slot
 from barrier_tck.reference_impl.operators.arrow_window_values import Results, Source, WindowValues
 
@@ -74,7 +73,7 @@ class KeyPlaces:
             return self._find_in_dictionary(slots)
         fresh, found = _NONE, self._dense.take(slots)
         if int(found.min()) < 0:
-            fresh = pc.unique(pa.array(slots[found < 0])).to_numpy()
+            fresh = distinct(slots[found < 0])
             self._dense[fresh] = np.arange(self._count, self._count + len(fresh), dtype=np.int64)
             self._count += len(fresh)
             found = self._dense.take(slots)
@@ -82,14 +81,14 @@ class KeyPlaces:
 
     def _find_in_dictionary(self, slots: Ints) -> tuple[Ints, Ints]:
         coded = pa.array(slots).dictionary_encode()
-        distinct = coded.dictionary.to_pylist()
+        found = coded.dictionary.to_pylist()
         sparse, fresh = self._sparse, list[int]()
-        for slot in distinct:
+        for slot in found:
             if slot not in sparse:
                 sparse[slot] = self._count + len(fresh)
                 fresh.append(slot)
         self._count += len(fresh)
-        places = np.fromiter(map(sparse.__getitem__, distinct), dtype=np.int64, count=len(distinct))
+        places = np.fromiter(map(sparse.__getitem__, found), dtype=np.int64, count=len(found))
         return places.take(coded.indices.to_numpy()), np.array(fresh, dtype=np.int64)
 
     def _choose(self, slots_max: int, count: int) -> None:
@@ -126,8 +125,8 @@ class FrozenSlab:
     pending: Ints
     waits: Any
     """Whether each window has yet to fire because of its end."""
-    places: Ints
-    """Of their values."""
+    places: Ints | None
+    """Of their values; None: from 0 on."""
     values: Sequence[WindowValues]
 
 
@@ -215,7 +214,7 @@ class WindowSlab:
             self._firings[:count],
             self._pending[:count],
             self._waits[:count],
-            np.arange(count),
+            None,
             self.values,
         )
 

@@ -25,7 +25,7 @@ from barrier_tck.reference_impl.state.rocksdb_library import (
     Failures,
     close_database,
     entries_from,
-    is_empty,
+    is_surely_empty,
     merge_tables,
 )
 from barrier_tck.reference_impl.state.working_directory import remove_tree
@@ -179,12 +179,12 @@ class CapturingDatabase:
         more: bool = False,
         write_first: Callable[[Rdict], object] = lambda _: None,
     ) -> Capture | None:
-        """Begin a capture of what is there now, once the one before is made; None: there is no entry.
+        """Begin a capture of what is there now, once the one before is made; None: there is surely no entry.
 
         ``more``: there will be entries, since ``write_first`` writes some when the capture is made.
         """
         self.settle()
-        if not more and is_empty(self.native):
+        if not more and is_surely_empty(self.native):
             return None
         self._capture = Capture(self.native, directory, self._own_threads, write_first)
         return self._capture

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,8 @@ from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.operators import arrow_interval_join, arrow_window_entries, arrow_window_keys
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.arrow_interval_join import ArrowIntervalJoin
+from barrier_tck.reference_impl.operators.arrow_waiting_rows import Run
+from barrier_tck.reference_impl.operators.arrow_window_slabs import Pins
 from barrier_tck.reference_impl.operators.event_time_process import EVENT_TIMERS, EventTimeProcessOperator
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.interval_join import Within, interval_join
@@ -27,6 +30,7 @@ from tests.reference_impl.event_time_runs import bag
 from tests.reference_impl.opened_operators import GROUPS, PLANES, Storage, listed, opened
 
 ROWS, ARROW = PLANES
+FAR = 1 << 60
 HALVES = (KeyGroupRange(0, GROUPS // 2), KeyGroupRange(GROUPS // 2, GROUPS))
 LEFT = JoinSide("ts", ["k", "a", "real", "day", "moment"])
 RIGHT = JoinSide("time", {"b": "text", "n": "a", "price": "price"})
@@ -214,3 +218,29 @@ def test_a_column_that_state_cannot_keep_is_refused_as_it_is_for_a_row() -> None
         side.operator.process_input(batch, 0)
     with pytest.raises(JobUsageError, match="'op' needs an event time in column 'ts'"):
         side.operator.process_input(pa.RecordBatch.from_pydict({"k": [1], "ts": [None], "d": [1]}), 0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-FAR, -1, 0, 2, FAR])), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from([-FAR, -2, 0, FAR])), min_size=1, max_size=8),
+    st.integers(-2, 2),
+    st.sampled_from([0, 3, 2 * FAR]),
+)
+def test_a_run_finds_what_nested_loops_find_however_far_times_are_from_each_other(
+    rows: list[tuple[int, int]], wanted: list[tuple[int, int]], lower: int, length: int
+) -> None:
+    slots, times = (np.array(column) for column in zip(*rows, strict=True))
+    numbers, false = np.arange(len(rows)), np.zeros(len(rows), dtype=bool)
+    run = Run(slots, times, numbers, false, pa.RecordBatch.from_pydict({"n": numbers}), times, Pins())
+    of_slots, at_ms = (np.array(column) for column in zip(*wanted, strict=True))
+    found = run.find(of_slots, at_ms + lower, at_ms + lower + length)
+    pairs = sorted(
+        (one, int(run.numbers[place])) for one, place in zip(*map(np.ndarray.tolist, found), strict=True)
+    )
+    assert pairs == [
+        (one, other)
+        for one, (slot, first) in enumerate(wanted)
+        for other, (of_slot, time) in enumerate(rows)
+        if slot == of_slot and first + lower <= time <= first + lower + length
+    ]
+    assert run.batch.column("n").to_pylist() == run.numbers.tolist()

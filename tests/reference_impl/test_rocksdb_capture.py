@@ -163,3 +163,20 @@ def test_what_is_no_bytes_is_refused_while_writes_are_kept_apart(
     with pytest.raises(JobUsageError, match="bytes"):
         database.put_many([b"p", b"p"], [b"k", b"l"], [b"2", "v"])  # type: ignore[list-item]
     assert entries(database) == {(b"p", b"k"): b"1"}
+
+
+def test_no_snapshot_passes_over_all_that_was_deleted_to_find_out_whether_anything_is_left(
+    database: CapturingDatabase, tmp_path: Path
+) -> None:
+    """That takes as long as there was state; a snapshot of an empty database is as good as none."""
+    assert database.begin(tmp_path / "of-nothing") is None
+    keys = [b"%06d" % number for number in range(5_000)]
+    database.put_many([b"p"] * len(keys), keys, [b""] * len(keys))
+    for key in keys[:100]:
+        database.delete(b"p", key)
+    for key in keys[100:]:
+        database.delete(b"p", key)
+    capture = database.begin(tmp_path / "of-tombstones")
+    assert capture is not None
+    capture.make()
+    assert files_hold(capture) == {}
