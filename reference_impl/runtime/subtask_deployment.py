@@ -71,4 +71,5 @@ class SubtaskPorts:
     has_room: Callable[[], bool] = lambda: True
     """Tells whether more may be sent now; as long as not, nothing is read, and no timer of an operator goes off."""
     timers: Timers | None = None
-    """Needed in mode ALIGNED_TIMEOUT, and by operators with timers; ``set`` leads to the driver's ``on_timer``."""
+    """Needed in mode ALIGNED_TIMEOUT, by operators with timers, and by aligned sources; ``set`` leads to the driver's
+    ``on_timer``."""
