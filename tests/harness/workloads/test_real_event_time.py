@@ -150,8 +150,8 @@ def test_drawn_trials_are_valid_and_many_of_them_have_late_records(tmp_path: Pat
         counts = found["batch-result"].counts if "batch-result" in found else {}
         compared += counts.get("expected", 0) > 0
         late += counts.get("late", 0) > 0
-    assert compared >= 8
-    assert late >= 3
+    assert compared >= 5
+    assert late >= 2
 
 
 def test_the_profile_of_event_time_draws_each_of_them() -> None:
@@ -170,7 +170,7 @@ def test_the_batch_judges_each_of_them_in_exact_modes_and_nothing_else() -> None
     assert "batch-result" not in [one.name for one in checkers_for(generated, SYSTEM.capabilities)]
 
 
-def caught(bug: str, checker: str, directory: Path, within: int = 25) -> bool:
+def caught(bug: str, checker: str, directory: Path, within: int = 60) -> bool:
     """Return whether a checker finds a planted bug in one of the first drawn plans."""
     for number in range(within):
         plan = msgspec.structs.replace(drawn(number), mutant=bug)
