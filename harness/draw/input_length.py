@@ -17,10 +17,15 @@ from barrier_tck.harness.workloads.input_load import (
     records_taken,
     whole_input_ms,
 )
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
 
 BATCHES_MAX = 1_200
 """Batches of all sources together up to which an input is made longer. Operators that keep lists take time by the
 square of their number, so that a wide job would have no verdict within its limit."""
+
+JOINED_BATCHES_MAX = 120
+"""The same for a job with a join in event time. It emits by the square of what lies close together: such a job of
+1,200 batches may take half a minute."""
 
 CHECKPOINTS_MAX = 250
 """Checkpoints that a slow or busy vertex may give time for. Each is opened and judged, so that more have no verdict
@@ -63,6 +68,8 @@ def long_enough(
     records = -(-time_ms * workload.records_per_second // 1_000)
     batches = max(workload.batches, -(-records // workload.batch_records))
     sources = sum(vertex.parallelism for vertex in plan.job.sources)
+    if any(kind_named(one.kind).joins for vertex in plan.job.vertices for one in vertex.operators):
+        batches_max = min(batches_max, JOINED_BATCHES_MAX)
     most = max(workload.batches, min(batches_max // max(1, sources), batches_in_time(plan)))
     rate = workload.records_per_second
     if batches > most:
