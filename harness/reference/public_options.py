@@ -292,7 +292,7 @@ def _states_of(job: PlannedJob) -> Iterator[str]:
         place = Place(job.graph.name, SubtaskId(vertex.name, 0), vertex.parallelism, AttemptNumber(1))
         function = make.make(place) if isinstance(make, PerSubtask) else make()
         states = _Noting(OperatorStates if isinstance(spec, ListProcess) else KeyedStates, found)
-        timers = {TimedProcess: 1, EventTimeProcess: 2}.get(type(spec), 0)
+        timers = 2 if isinstance(spec, EventTimeProcess) else int(isinstance(spec, TimedProcess))
         function.open(states, *([None] * timers))
     yield from found
 

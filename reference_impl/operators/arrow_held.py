@@ -92,15 +92,17 @@ class ArrowHolder(StoredOperator, ABC):
             self._write()
 
     def _write(self) -> None:
-        store, since = self._opened()[1], self._written
-        self._written = since + 1
-        frozen = self.freeze(self._written)
-        for part in frozen.entries(since):
-            if part.keys:
-                store.put_many(part.name, [part.group] * len(part.keys), part.keys, part.values)
-            for key in part.removed:
-                store.delete(part.name, part.group, key)
-        frozen.release()
+        store, version = self._opened()[1], self._with_keys().version
+        frozen = self.freeze(version)
+        try:
+            for part in frozen.entries(self._written):
+                if part.keys:
+                    store.put_many(part.name, [part.group] * len(part.keys), part.keys, part.values)
+                for key in part.removed:
+                    store.delete(part.name, part.group, key)
+        finally:
+            frozen.release()
+        self._written = version  # if the store fails, all of it is written the next time
 
     def _with_keys(self) -> WindowKeys:
         if self._keys is None:

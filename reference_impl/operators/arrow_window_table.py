@@ -6,6 +6,7 @@ whole slabs fire and are removed. What all of this means is what ``windows.Windo
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -48,6 +49,10 @@ class FixedWindows:
         self._pins = pins
         self._slabs: dict[int, WindowSlab] = {}
         """By start."""
+        self._open: list[int] = []
+        """The starts of the slabs whose end is yet to come for some key: a heap."""
+        self._ended: dict[int, None] = {}
+        """The starts of the others."""
         self._next_ms = END_OF_TIME + 1
         """Before that, no window fires or is removed because of its end."""
 
@@ -156,12 +161,9 @@ class FixedWindows:
         at_ms, floors = self._keys.watermarks.at_ms, self._keys.watermarks.floors
         if at_ms < self._next_ms and not floors:
             return
-        reached = max([at_ms, *(floor.at_ms for floor in floors)])
         fired, removed = FiredRows(), False
-        for start in sorted(self._slabs):
+        for start in self._reached(max([at_ms, *(floor.at_ms for floor in floors)])):
             slab = self._slabs[start]
-            if slab.end - 1 > reached:
-                break
             marks = self._keys.marks_of(slab.slots)
             due = np.flatnonzero(slab.waits & (slab.end - 1 <= marks))
             if len(due):
@@ -174,18 +176,25 @@ class FixedWindows:
                     fired = FiredRows()
                 fired.add(slab.slots[places], start, slab.end, *slab.fire(places))
             removed |= self._remove_over(slab, marks)
+            if start in self._slabs and slab.waits.any():  # for some key groups it has not ended
+                heapq.heappush(self._open, start)
+            elif start in self._slabs:
+                self._ended[start] = None
         if fired.rows:
             yield self._batch(fired)
-        self._next_ms = min(
-            (
-                slab.end - 1 if slab.end - 1 > at_ms else slab.end + self._removed_after_ms
-                for slab in self._slabs.values()
-            ),
-            default=END_OF_TIME + 1,
-        )
+        ends = [start + self._size_ms + self._removed_after_ms for start in self._ended]
+        ends += [start + self._size_ms - 1 for start in self._open[:1]]
+        self._next_ms = min(ends, default=END_OF_TIME + 1)
         moved = self._keys.compacted(changes_since) if removed else None
         if moved is not None:
             self._slabs = {start: self._moved(slab, moved) for start, slab in self._slabs.items()}
+
+    def _reached(self, until_ms: int) -> list[int]:
+        """Return the starts of the windows whose end event time has reached for some key, in their order."""
+        starts, self._ended = self._ended, {}
+        while self._open and self._open[0] + self._size_ms - 1 <= until_ms:
+            starts[heapq.heappop(self._open)] = None
+        return [start for start in sorted(starts) if start in self._slabs]
 
     def _remove_over(self, slab: WindowSlab, marks: Marks) -> bool:
         """Remove the windows of a slab whose allowed lateness is over; return whether there are any."""
@@ -242,8 +251,8 @@ class FixedWindows:
 
     def frozen(self) -> Callable[[], list[FrozenSlab]]:
         """Return what gives the windows as they are now; the next change copies what it changes."""
-        slabs = [self._slabs[start].frozen() for start in sorted(self._slabs)]
-        return lambda: slabs
+        slabs = {start: slab.frozen() for start, slab in self._slabs.items()}
+        return lambda: [slabs[start] for start in sorted(slabs)]
 
     def __len__(self) -> int:
         return len(self._slabs)
@@ -257,5 +266,6 @@ class FixedWindows:
         if slab is None:
             slab = WindowSlab(start, start + self._size_ms, self._aggregates.empty(), self._pins)
             self._slabs[start] = slab
+            heapq.heappush(self._open, start)
         slab.make_own()
         return slab

@@ -260,6 +260,27 @@ def test_batches_give_what_records_give(
     assert contents(other.storage, part, spec) == {}
 
 
+def test_a_window_that_has_ended_for_some_key_groups_ends_for_the_others_in_its_time() -> None:
+    """Although it stays for late records, and its slab with it."""
+    spec = window_aggregate("op", ("k",), Tumbling(10), "ts", ADDITIVE, 50)
+    one, other = Side(spec, ROWS), Side(spec, ARROW)
+    one.open(ROWS, None)
+    other.open(ARROW, None)
+    record = {"name": None, "ts": 5, "whole": 1, "real": None, "flag": None, "text": None, "money": None}
+    records = [{**record, "k": key} for key in range(8)]
+    for step in (
+        ("batch", records),
+        ("floor", 0, 20),
+        ("watermark", 20),
+        ("batch", records),
+        ("watermark", 70),
+    ):
+        for side in (one, other):
+            side.rows = []
+            side.do(step)
+        assert bag(other.rows) == bag(one.rows)
+
+
 @pytest.mark.parametrize(
     ("spec", "vectorised"),
     [
