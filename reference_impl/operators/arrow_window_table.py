@@ -49,6 +49,7 @@ class FixedWindows:
         self._pins = pins
         self._slabs: dict[int, WindowSlab] = {}
         """By start."""
+        self._slabs_are_shared = False
         self._open: list[int] = []
         """The starts of the slabs whose end is yet to come for some key: a heap."""
         self._ended: dict[int, None] = {}
@@ -167,7 +168,7 @@ class FixedWindows:
             marks = self._keys.marks_of(slab.slots)
             due = np.flatnonzero(slab.waits & (slab.end - 1 <= marks))
             if len(due):
-                slab.make_own()
+                slab = self._slab(start)
                 self._keys.note(slab.slots[due])
             for begin in range(0, len(due), ROWS_OF_A_BATCH):
                 places = due[begin : begin + ROWS_OF_A_BATCH]
@@ -188,6 +189,7 @@ class FixedWindows:
         moved = self._keys.compacted(changes_since) if removed else None
         if moved is not None:
             self._slabs = {start: self._moved(slab, moved) for start, slab in self._slabs.items()}
+            self._slabs_are_shared = False
 
     def _reached(self, until_ms: int) -> list[int]:
         """Return the starts of the windows whose end event time has reached for some key, in their order."""
@@ -207,11 +209,12 @@ class FixedWindows:
         self._keys.note(gone)
         self._keys.fewer_windows(gone)
         if len(gone) == slab.count:
+            self._make_own()
             del self._slabs[slab.start]
         else:
             left = np.arange(len(self._keys))
             left[gone] = -1
-            self._slabs[slab.start] = self._moved(slab, left)
+            self._put(self._moved(slab, left))
         return True
 
     def _batch(self, fired: FiredRows) -> Any:
@@ -251,8 +254,8 @@ class FixedWindows:
 
     def frozen(self) -> Callable[[], list[FrozenSlab]]:
         """Return what gives the windows as they are now; the next change copies what it changes."""
-        slabs = {start: slab.frozen() for start, slab in self._slabs.items()}
-        return lambda: [slabs[start] for start in sorted(slabs)]
+        slabs, self._slabs_are_shared = self._slabs, True
+        return lambda: [slabs[start].frozen() for start in sorted(slabs)]
 
     def __len__(self) -> int:
         return len(self._slabs)
@@ -262,10 +265,21 @@ class FixedWindows:
 
     def _slab(self, start: int) -> WindowSlab:
         """Return the slab of a start, which may be changed."""
-        slab = self._slabs.get(start)
-        if slab is None:
+        known = self._slabs.get(start)
+        if known is None:
             slab = WindowSlab(start, start + self._size_ms, self._aggregates.empty(), self._pins)
-            self._slabs[start] = slab
             heapq.heappush(self._open, start)
-        slab.make_own()
+        else:
+            slab = known.own()
+        if slab is not known:
+            self._put(slab)
         return slab
+
+    def _put(self, slab: WindowSlab) -> None:
+        self._make_own()
+        self._slabs[slab.start] = slab
+
+    def _make_own(self) -> None:
+        """Copy which slabs there are, if a snapshot reads that; ahead of every change."""
+        if self._slabs_are_shared:
+            self._slabs, self._slabs_are_shared = self._slabs.copy(), False
