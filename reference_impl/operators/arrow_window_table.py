@@ -7,13 +7,14 @@ whole slabs fire and are removed. What all of this means is what ``windows.Windo
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from barrier_tck.reference_impl.operators.arrow_keys import Ints, bounds_of, stable_order
+from barrier_tck.reference_impl.operators.arrow_stored_windows import StoredWindows
 from barrier_tck.reference_impl.operators.arrow_window_keys import (
     ROWS_OF_A_BATCH,
     Marks,
@@ -23,7 +24,7 @@ from barrier_tck.reference_impl.operators.arrow_window_keys import (
 from barrier_tck.reference_impl.operators.arrow_window_rows import FiredRows, UpdatedRows
 from barrier_tck.reference_impl.operators.arrow_window_slabs import FrozenSlab, Pins, WindowSlab
 from barrier_tck.reference_impl.operators.arrow_window_values import Source, rows_of
-from barrier_tck.reference_impl.operators.windows import Sliding, Tumbling, WindowDefinition, WindowState
+from barrier_tck.reference_impl.operators.windows import Sliding, Tumbling, WindowDefinition
 from barrier_tck.reference_impl.protocol.watermarks import END_OF_TIME
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
@@ -222,35 +223,37 @@ class FixedWindows:
 
     # --- state ----------------------------------------------------------------------------------------------
 
-    def restore(self, entries: Iterable[tuple[bytes, dict[int, WindowState], frozenset[int]]]) -> None:
-        """Take restored windows: by key, the windows by start, and the times of its timers (ms)."""
-        by_start: dict[int, list[tuple[int, WindowState, bool]]] = {}
-        encoded = []
-        for slot, (key, windows, times) in enumerate(entries):
-            encoded.append(key)
-            for start, window in windows.items():
-                if window.end != start + self._size_ms:
-                    raise JobUsageError(
-                        f"the windows {self._uid!r} are {self._size_ms} ms long, and one in the checkpoint is "
-                        f"{window.end - start} ms long; give the operator another name"
-                    )
-                by_start.setdefault(start, []).append((slot, window, window.end - 1 in times))
-        if not encoded:
-            return
-        self._keys.add(encoded)
-        for start, found in by_start.items():
-            slots = np.array([slot for slot, _, _ in found])
-            windows_ = [window for _, window, _ in found]
-            slab = self._slab(start)
-            slab.put(
-                slots,
-                np.array([window.firings for window in windows_]),
-                np.array([window.pending for window in windows_]),
-                np.array([waits for _, _, waits in found]),
-                list(zip(*(window.values for window in windows_), strict=True)),
+    def restore(self, stored: StoredWindows) -> None:
+        """Take restored windows."""
+        self._keys.add(stored.keys)
+        lengths = stored.ends - stored.starts
+        if (lengths != self._size_ms).any():
+            raise JobUsageError(
+                f"the windows {self._uid!r} are {self._size_ms} ms long, and one in the checkpoint is "
+                f"{lengths[lengths != self._size_ms][0]} ms long; give the operator another name"
             )
-            self._keys.more_windows(slots)
-        self._next_ms = min(slab.end - 1 for slab in self._slabs.values())
+        order = np.argsort(stored.starts, kind="stable")
+        starts = stored.starts[order]
+        begins = (
+            np.flatnonzero(np.concatenate([[True], starts[1:] != starts[:-1]])) if len(starts) else starts
+        )
+        for part in np.split(order, begins[1:]):
+            if len(part):
+                self._slab(int(stored.starts[part[0]])).put(
+                    stored.slots[part],
+                    stored.firings[part],
+                    stored.pending[part],
+                    stored.waits[part],
+                    [
+                        column[part]
+                        if isinstance(column, np.ndarray)
+                        else [column[place] for place in part.tolist()]
+                        for column in stored.values
+                    ],
+                )
+        self._keys.more_windows(stored.slots)
+        if len(stored):
+            self._next_ms = int(stored.ends.min()) - 1
 
     def frozen(self) -> Callable[[], list[FrozenSlab]]:
         """Return what gives the windows as they are now; the next change copies what it changes."""
