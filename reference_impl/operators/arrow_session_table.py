@@ -8,7 +8,7 @@ rounded on a detour), the records of that key are taken one by one, by ``windows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from barrier_tck.reference_impl.operators.arrow_keys import Ints, distinct
 from barrier_tck.reference_impl.operators.arrow_sessions import Sessions
+from barrier_tck.reference_impl.operators.arrow_stored_windows import StoredWindows
 from barrier_tck.reference_impl.operators.arrow_values import array_of
 from barrier_tck.reference_impl.operators.arrow_window_keys import (
     ROWS_OF_A_BATCH,
@@ -299,16 +300,23 @@ class SessionWindows:
 
     # --- state ----------------------------------------------------------------------------------------------
 
-    def restore(self, entries: Iterable[tuple[bytes, dict[int, WindowState], frozenset[int]]]) -> None:
-        """Take restored sessions: by key, the sessions by start, and the times of its timers (ms)."""
-        encoded = list[bytes]()
-        found = list[tuple[int, int, WindowState, bool]]()
-        for slot, (key, windows, times) in enumerate(entries):
-            encoded.append(key)
-            found += [(slot, start, state, state.end - 1 in times) for start, state in windows.items()]
-        self._keys.add(encoded)
-        self._sessions.cover(len(encoded))
-        self._put(np.arange(len(encoded)), found)
+    def restore(self, stored: StoredWindows) -> None:
+        """Take restored sessions."""
+        self._keys.add(stored.keys)
+        sessions = self._sessions
+        sessions.cover(len(stored.keys))
+        if not len(stored):
+            return
+        places = sessions.make(len(stored))
+        sessions.slots[places], sessions.starts[places] = stored.slots, stored.starts
+        sessions.ends[places], sessions.waits[places] = stored.ends, stored.waits
+        sessions.firings[places], sessions.pending[places] = stored.firings, stored.pending
+        for values, column in zip(sessions.values, stored.values, strict=True):
+            values.set(places, column)
+        self._keys.more_windows(stored.slots)
+        sessions.link(np.arange(len(stored.keys)), places)
+        due = stored.ends + np.where(stored.waits, -1, self._removed_after_ms)
+        self._next_ms = int(due.min())
 
     def frozen(self) -> Callable[[], list[FrozenSlab]]:
         """Return what gives the sessions as they are now; the next change copies what it changes."""

@@ -7,7 +7,7 @@ bits, so that all keys with the same number of windows have as many bytes, and o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,9 +19,7 @@ from barrier_tck.reference_impl.operators.arrow_slots import KeySlots
 from barrier_tck.reference_impl.operators.arrow_window_slabs import FrozenSlab
 from barrier_tck.reference_impl.operators.event_time_process import EVENT_TIMERS
 from barrier_tck.reference_impl.operators.windows import WINDOWS, WindowState
-from barrier_tck.reference_impl.state.backend import KeyedStateStore
 from barrier_tck.reference_impl.state.held import HeldEntries
-from barrier_tck.reference_impl.state.keyed import Codec
 
 KEYS_AT_ONCE = 4_096
 """Bytes are made for so many keys at a time: no other thread runs meanwhile."""
@@ -102,7 +100,7 @@ class FrozenKeys(ABC):
     def _timers(self, slots: Ints, at_ms: Ints) -> Iterator[HeldEntries]:
         """Yield the entries of timers; those of a key stand together, in the order of their times, each once."""
         for group, of_key, rows in self._by_width(slots):
-            made = _as_list(np.concatenate([_head(0x90, 0xDC, rows), _tagged(_INT, at_ms[rows])], axis=1))
+            made = packed_lists(at_ms[rows])
             yield HeldEntries(EVENT_TIMERS, group, self.keys.keys_of(of_key)[1], made)
 
     def _by_key(self, slots: Ints) -> Iterator[tuple[int, Ints, Ints]]:
@@ -186,7 +184,7 @@ class FrozenWindows(FrozenKeys):
             if None in self._floating:
                 made = _encoded_maps(columns, values)
             else:
-                made = _packed_maps(columns, values, [bool(one) for one in self._floating])
+                made = packed_maps(columns, values, [bool(one) for one in self._floating])
             yield HeldEntries(WINDOWS, group, self.keys.keys_of(of_key)[1], made)
 
     def _stored(self, place: int) -> Any:
@@ -252,7 +250,7 @@ def _encoded_maps(columns: Sequence[Ints], values: Sequence[Any]) -> list[bytes]
     return made
 
 
-def _packed_maps(columns: Sequence[Ints], values: Sequence[Any], floating: Sequence[bool]) -> list[bytes]:
+def packed_maps(columns: Sequence[Ints], values: Sequence[Any], floating: Sequence[bool]) -> list[bytes]:
     """Return the maps of keys with equally many windows; all values are numbers."""
     start, *numbers = columns
     rows, width = start.shape
@@ -266,6 +264,11 @@ def _packed_maps(columns: Sequence[Ints], values: Sequence[Any], floating: Seque
     ]
     body = np.concatenate(parts, axis=2).reshape(rows, -1)
     return _as_list(np.concatenate([_head(0x80, 0xDE, start), body], axis=1))
+
+
+def packed_lists(numbers: Ints) -> list[bytes]:
+    """Return rows of numbers as lists."""
+    return _as_list(np.concatenate([_head(0x90, 0xDC, numbers), _tagged(_INT, numbers)], axis=1))
 
 
 def _array_head(count: int) -> _Bytes:
@@ -296,16 +299,3 @@ def _as_list(packed: _Bytes) -> list[bytes]:
     contiguous = np.ascontiguousarray(packed)
     found: list[bytes] = contiguous.view(f"V{contiguous.shape[1]}").ravel().tolist()
     return found
-
-
-def stored_windows(
-    store: KeyedStateStore, groups: Iterable[int]
-) -> Iterator[tuple[bytes, dict[int, WindowState], frozenset[int]]]:
-    """Yield the key, the windows by start, and the times of timers, of all keys that a store has."""
-    windows: Codec[dict[int, WindowState]] = Codec(WINDOWS, dict[int, WindowState])
-    timers: Codec[list[int]] = Codec(EVENT_TIMERS, list[int])
-    for group in groups:
-        times = dict(store.scan(EVENT_TIMERS, group))
-        for key, data in store.scan(WINDOWS, group):
-            of_key = timers.decode(times[key]) if key in times else ()
-            yield key, windows.decode(data), frozenset(of_key)

@@ -1,12 +1,13 @@
 """All windows with the same bounds, over the keys that have one: arrays with an element for each of them.
 
 Windows of a fixed size share their bounds, so they begin, fire and end together: a slab is fired, removed and handed to
-a snapshot as a whole. A snapshot shares the arrays. The first change behind it copies those of the slab (``Pins``).
+a snapshot as a whole. A snapshot shares the arrays: the first change behind it is made in a copy (``Pins``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -218,13 +219,20 @@ class WindowSlab:
             self.values,
         )
 
-    def make_own(self) -> None:
-        """Copy the arrays if a snapshot reads them; ahead of every change."""
-        if self._pins.newest >= self._born:
-            self._firings, self._pending = self._firings.copy(), self._pending.copy()
-            self._waits = self._waits.copy()
-            self.values = [values.copy() for values in self.values]
-            self._born = self._pins.next
+    def own(self) -> WindowSlab:
+        """Return the same windows, to be changed: itself, or a copy if a snapshot reads it, which is not used again."""
+        if self._pins.newest < self._born:
+            return self
+        mine = copy(self)
+        mine.share_nothing()
+        return mine
+
+    def share_nothing(self) -> None:
+        """Copy the arrays that change. The slots do not: new ones come behind those that a snapshot reads."""
+        self._firings, self._pending = self._firings.copy(), self._pending.copy()
+        self._waits = self._waits.copy()
+        self.values = [values.copy() for values in self.values]
+        self._born = self._pins.next
 
     def moved(self, new_slots: Ints, empty: list[WindowValues]) -> WindowSlab:
         """Return the same windows for keys with other slots; those whose new slot is below 0 are left out."""

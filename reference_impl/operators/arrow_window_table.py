@@ -7,13 +7,14 @@ whole slabs fire and are removed. What all of this means is what ``windows.Windo
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from barrier_tck.reference_impl.operators.arrow_keys import Ints, bounds_of, stable_order
+from barrier_tck.reference_impl.operators.arrow_stored_windows import StoredWindows
 from barrier_tck.reference_impl.operators.arrow_window_keys import (
     ROWS_OF_A_BATCH,
     Marks,
@@ -23,7 +24,7 @@ from barrier_tck.reference_impl.operators.arrow_window_keys import (
 from barrier_tck.reference_impl.operators.arrow_window_rows import FiredRows, UpdatedRows
 from barrier_tck.reference_impl.operators.arrow_window_slabs import FrozenSlab, Pins, WindowSlab
 from barrier_tck.reference_impl.operators.arrow_window_values import Source, rows_of
-from barrier_tck.reference_impl.operators.windows import Sliding, Tumbling, WindowDefinition, WindowState
+from barrier_tck.reference_impl.operators.windows import Sliding, Tumbling, WindowDefinition
 from barrier_tck.reference_impl.protocol.watermarks import END_OF_TIME
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
@@ -49,6 +50,7 @@ class FixedWindows:
         self._pins = pins
         self._slabs: dict[int, WindowSlab] = {}
         """By start."""
+        self._slabs_are_shared = False
         self._open: list[int] = []
         """The starts of the slabs whose end is yet to come for some key: a heap."""
         self._ended: dict[int, None] = {}
@@ -167,7 +169,7 @@ class FixedWindows:
             marks = self._keys.marks_of(slab.slots)
             due = np.flatnonzero(slab.waits & (slab.end - 1 <= marks))
             if len(due):
-                slab.make_own()
+                slab = self._slab(start)
                 self._keys.note(slab.slots[due])
             for begin in range(0, len(due), ROWS_OF_A_BATCH):
                 places = due[begin : begin + ROWS_OF_A_BATCH]
@@ -188,6 +190,7 @@ class FixedWindows:
         moved = self._keys.compacted(changes_since) if removed else None
         if moved is not None:
             self._slabs = {start: self._moved(slab, moved) for start, slab in self._slabs.items()}
+            self._slabs_are_shared = False
 
     def _reached(self, until_ms: int) -> list[int]:
         """Return the starts of the windows whose end event time has reached for some key, in their order."""
@@ -207,11 +210,12 @@ class FixedWindows:
         self._keys.note(gone)
         self._keys.fewer_windows(gone)
         if len(gone) == slab.count:
+            self._make_own()
             del self._slabs[slab.start]
         else:
             left = np.arange(len(self._keys))
             left[gone] = -1
-            self._slabs[slab.start] = self._moved(slab, left)
+            self._put(self._moved(slab, left))
         return True
 
     def _batch(self, fired: FiredRows) -> Any:
@@ -219,40 +223,42 @@ class FixedWindows:
 
     # --- state ----------------------------------------------------------------------------------------------
 
-    def restore(self, entries: Iterable[tuple[bytes, dict[int, WindowState], frozenset[int]]]) -> None:
-        """Take restored windows: by key, the windows by start, and the times of its timers (ms)."""
-        by_start: dict[int, list[tuple[int, WindowState, bool]]] = {}
-        encoded = []
-        for slot, (key, windows, times) in enumerate(entries):
-            encoded.append(key)
-            for start, window in windows.items():
-                if window.end != start + self._size_ms:
-                    raise JobUsageError(
-                        f"the windows {self._uid!r} are {self._size_ms} ms long, and one in the checkpoint is "
-                        f"{window.end - start} ms long; give the operator another name"
-                    )
-                by_start.setdefault(start, []).append((slot, window, window.end - 1 in times))
-        if not encoded:
-            return
-        self._keys.add(encoded)
-        for start, found in by_start.items():
-            slots = np.array([slot for slot, _, _ in found])
-            windows_ = [window for _, window, _ in found]
-            slab = self._slab(start)
-            slab.put(
-                slots,
-                np.array([window.firings for window in windows_]),
-                np.array([window.pending for window in windows_]),
-                np.array([waits for _, _, waits in found]),
-                list(zip(*(window.values for window in windows_), strict=True)),
+    def restore(self, stored: StoredWindows) -> None:
+        """Take restored windows."""
+        self._keys.add(stored.keys)
+        lengths = stored.ends - stored.starts
+        if (lengths != self._size_ms).any():
+            raise JobUsageError(
+                f"the windows {self._uid!r} are {self._size_ms} ms long, and one in the checkpoint is "
+                f"{lengths[lengths != self._size_ms][0]} ms long; give the operator another name"
             )
-            self._keys.more_windows(slots)
-        self._next_ms = min(slab.end - 1 for slab in self._slabs.values())
+        order = np.argsort(stored.starts, kind="stable")
+        starts = stored.starts[order]
+        begins = (
+            np.flatnonzero(np.concatenate([[True], starts[1:] != starts[:-1]])) if len(starts) else starts
+        )
+        for part in np.split(order, begins[1:]):
+            if len(part):
+                self._slab(int(stored.starts[part[0]])).put(
+                    stored.slots[part],
+                    stored.firings[part],
+                    stored.pending[part],
+                    stored.waits[part],
+                    [
+                        column[part]
+                        if isinstance(column, np.ndarray)
+                        else [column[place] for place in part.tolist()]
+                        for column in stored.values
+                    ],
+                )
+        self._keys.more_windows(stored.slots)
+        if len(stored):
+            self._next_ms = int(stored.ends.min()) - 1
 
     def frozen(self) -> Callable[[], list[FrozenSlab]]:
         """Return what gives the windows as they are now; the next change copies what it changes."""
-        slabs = {start: slab.frozen() for start, slab in self._slabs.items()}
-        return lambda: [slabs[start] for start in sorted(slabs)]
+        slabs, self._slabs_are_shared = self._slabs, True
+        return lambda: [slabs[start].frozen() for start in sorted(slabs)]
 
     def __len__(self) -> int:
         return len(self._slabs)
@@ -262,10 +268,21 @@ class FixedWindows:
 
     def _slab(self, start: int) -> WindowSlab:
         """Return the slab of a start, which may be changed."""
-        slab = self._slabs.get(start)
-        if slab is None:
+        known = self._slabs.get(start)
+        if known is None:
             slab = WindowSlab(start, start + self._size_ms, self._aggregates.empty(), self._pins)
-            self._slabs[start] = slab
             heapq.heappush(self._open, start)
-        slab.make_own()
+        else:
+            slab = known.own()
+        if slab is not known:
+            self._put(slab)
         return slab
+
+    def _put(self, slab: WindowSlab) -> None:
+        self._make_own()
+        self._slabs[slab.start] = slab
+
+    def _make_own(self) -> None:
+        """Copy which slabs there are, if a snapshot reads that; ahead of every change."""
+        if self._slabs_are_shared:
+            self._slabs, self._slabs_are_shared = self._slabs.copy(), False

@@ -7,14 +7,15 @@ comes in the order of the ends of windows, in batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.arrow_held import ArrowHolder, times_of
 from barrier_tck.reference_impl.operators.arrow_keys import Ints
 from barrier_tck.reference_impl.operators.arrow_session_table import SessionWindows
-from barrier_tck.reference_impl.operators.arrow_window_entries import FrozenWindows, stored_windows
+from barrier_tck.reference_impl.operators.arrow_stored_windows import StoredWindows, stored_windows
+from barrier_tck.reference_impl.operators.arrow_window_entries import FrozenWindows
 from barrier_tck.reference_impl.operators.arrow_window_keys import WindowAggregates
 from barrier_tck.reference_impl.operators.arrow_window_slabs import FrozenSlab
 from barrier_tck.reference_impl.operators.arrow_window_table import FixedWindows
@@ -26,7 +27,6 @@ from barrier_tck.reference_impl.operators.windows import (
     Sliding,
     Tumbling,
     WindowDefinition,
-    WindowState,
     not_an_event_time,
 )
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
@@ -59,8 +59,8 @@ class WindowTable(Protocol):
         ``changes_since``: a snapshot may be asked for what has changed since that version; None: it never is.
         """
 
-    def restore(self, entries: Iterable[tuple[bytes, dict[int, WindowState], frozenset[int]]]) -> None:
-        """Take restored windows: by key, the windows by start, and the times of its timers (ms)."""
+    def restore(self, stored: StoredWindows) -> None:
+        """Take restored windows."""
 
     def frozen(self) -> Callable[[], list[FrozenSlab]]:
         """Return what gives the windows as they are now; the next change copies what it changes."""
@@ -80,7 +80,8 @@ class ArrowWindows(ArrowHolder):
         self._open_keys(context, restored, self._definition.key)
         make = SessionWindows if self._definition.assigner.merges else FixedWindows
         windows: WindowTable = make(self._definition, self._with_keys(), self._aggregates, self._pins)
-        windows.restore(stored_windows(self._opened()[1], context.key_groups))
+        store, floating = self._opened()[1], self._aggregates.floating
+        windows.restore(stored_windows(store, context.key_groups, floating))
         self._windows = windows
         self._hold()
 
