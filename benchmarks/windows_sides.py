@@ -6,6 +6,7 @@ Each run reads so many slices of the input, and its output is compared with the 
 from __future__ import annotations
 
 import shutil
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,10 +162,11 @@ class StreamingSide:
         rows = sum(int(batch["numInputRows"]) for batch in batches)
         if rows != self.inputs.rows(passes) + LANES:
             raise RuntimeError(f"{self.name} says that it read {rows} rows of {self.inputs.rows(passes)}")
-        seconds, with_data = seconds_of(batches), sum(bool(batch["numInputRows"]) for batch in batches)
-        steps_per_pace = self.pace.interval_ms * with_data / (1_000.0 * seconds)
-        self.slices_per_step = max(1, round(self.slices_per_step * steps_per_pace))
-        return Run(self.name, self.inputs.rows(passes), seconds, passes, with_data)
+        with_data = [batch for batch in batches if batch["numInputRows"]]
+        # The first one compiles the query, so it says little of the others.
+        batch_ms = statistics.median(float(batch["durationMs"]["triggerExecution"]) for batch in with_data)
+        self.slices_per_step = max(1, round(self.slices_per_step * self.pace.interval_ms / batch_ms))
+        return Run(self.name, self.inputs.rows(passes), seconds_of(batches), passes, len(with_data))
 
     def _query(self, root: Path, directory: Path) -> list[Mapping[str, Any]]:
         """Return the progress of each micro-batch. The last one has no data: it ends the last windows."""
