@@ -289,8 +289,11 @@ class WindowFunction:
     def _merged(
         self, group: int, key: bytes, windows: dict[int, WindowState], start: int, end: int
     ) -> tuple[int, int]:
-        """Merge the windows that overlap one; return the bounds of all of them together."""
-        met = [each for each, window in windows.items() if each < end and start < window.end]
+        """Merge the windows that overlap one; return the bounds of all of them together.
+
+        The earliest comes first, whichever grew last: rounded sums and aggregates of a user depend on the order.
+        """
+        met = sorted(each for each, window in windows.items() if each < end and start < window.end)
         if not met:
             return start, end
         whole = WindowState(end, 0, 0, self._zeros())

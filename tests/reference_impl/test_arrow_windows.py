@@ -281,6 +281,20 @@ def test_a_window_that_has_ended_for_some_key_groups_ends_for_the_others_in_its_
         assert bag(other.rows) == bag(one.rows)
 
 
+def test_sessions_that_become_one_are_merged_in_the_order_of_their_starts() -> None:
+    """The earlier one grew last, and its records stand before those of the later one all the same."""
+    nothing = dict.fromkeys(SCHEMA.names)
+    come = [(0, 1), (9, 2), (1, 3), (3, 4)]
+    batches = [[{**nothing, "ts": ts, "whole": whole} for ts, whole in some] for some in (come[:3], come[3:])]
+    spec = window_aggregate("op", ("k",), Session(8), "ts", {"own": OwnAggregate("whole", Longest())})
+    for plane in PLANES:
+        side = Side(spec, plane)
+        side.open(plane, None)
+        for step in (*(("batch", batch) for batch in batches), ("watermark", END_OF_TIME)):
+            side.do(step)
+        assert [row["own"] for row in side.rows] == ["1/3/2/4"]
+
+
 @pytest.mark.parametrize(
     ("spec", "vectorised"),
     [

@@ -167,16 +167,19 @@ def test_only_the_last_use_counts_whatever_was_restored_or_cleaned_up(
     world.close()
 
 
-@pytest.mark.parametrize("read", [True, False])
-def test_an_entry_that_comes_again_after_it_was_over_ends_again(read: bool) -> None:
+@pytest.mark.parametrize("first", ["left", "read", "cleared"])
+def test_an_entry_that_comes_again_after_it_was_over_ends_again(first: str) -> None:
+    """Whatever has removed it the first time; later on it is only left to itself."""
     world, clock = StateWorld(), Clock()
     store = world.store()
     states = KeyedStates(store, ALL, clock)
     cell = states.value("s", int, WRITING).of(0, b"k")
     for value in range(3):
         cell.set(value)
+        if first == "cleared" and not value:
+            cell.clear()
         clock.ms += 10
-        assert not read or cell.get() is None
+        assert first != "read" or value or cell.get() is None
         states.remove_what_is_over()
         assert content(store, ALL, NAMES) == {}
     world.close()
