@@ -36,4 +36,4 @@ def test_jobs_whose_barriers_overtake_on_a_channel_that_lags_go_on_with_other_wi
 
 @pytest.mark.parametrize("bug_id", ["ET-20", "ET-23", "ET-26", "ET-31"])
 def test_they_show_what_goes_wrong_with_watermarks_then(bug_id: str, tmp_path: Path) -> None:
-    assert shown_by(bug_id, drawn(SCENARIO, PROFILE, 12), tmp_path)
+    assert shown_by(bug_id, drawn(SCENARIO, PROFILE, 30), tmp_path)
