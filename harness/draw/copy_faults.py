@@ -56,9 +56,11 @@ def damages_local_copies(kind: FaultKind) -> bool:
 
 
 def can_be_shown(kind: FaultKind, job: DrawnJob) -> bool:
-    """Return whether a kind hits copies that a job has; it needs a committing sink, so that a restore surely
-    follows."""
-    if not hits_copies(kind) or not job.hit_by(kind) or not job.committing:
+    """Return whether a kind hits copies that a job has; it needs a committing sink, so that a restore surely follows.
+
+    What waits for event time leaves nothing behind when it goes: no subtask is sure to have a copy of it.
+    """
+    if not hits_copies(kind) or not job.hit_by(kind) or not job.committing or _may_be_empty(job):
         return False
     return _hit_of(kind).place is CopyPlace.DURABLE or bool(job.plan.local_recovery)
 
@@ -157,6 +159,12 @@ def _sure_of_state(job: DrawnJob, stateful: Sequence[str]) -> tuple[str, ...]:
     """Return the subtasks that own many of the key groups; all subtasks if none does or the system does not say."""
     most = job.plan.deployment.max_parallelism
     return tuple(name for name in stateful if 3 * _groups_of(job, name) >= most) or tuple(stateful)
+
+
+def _may_be_empty(job: DrawnJob) -> bool:
+    """Return whether an operator that keeps state by key may hold none at a checkpoint, however many records came."""
+    kinds = [kind_named(operator.kind) for vertex in job.plan.job.vertices for operator in vertex.operators]
+    return any(kind.keeps_by_key and kind.replayed is not None for kind in kinds)
 
 
 def _groups_of(job: DrawnJob, subtask: str) -> int:
