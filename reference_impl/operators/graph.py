@@ -130,11 +130,11 @@ class JobGraph:
         sources = [vertex.source_uid for vertex in self.vertices if vertex.source is not None]
         uids = [operator.uid for vertex in self.vertices for operator in vertex.operators]
         names = [vertex.name for vertex in self.vertices]
-        for kind, values in (("vertex name", names), ("operator uid", uids + sources)):
+        for kind, values, option in (("vertex name", names, "name"), ("operator uid", uids + sources, "uid")):
             twice = sorted({value for value in values if values.count(value) > 1})
             if twice:
                 raise JobUsageError(
-                    f"the {kind} {twice[0]!r} is used twice in job {self.name!r}; give each its own"
+                    f"the {kind} {twice[0]!r} is used twice in job {self.name!r}; give each its own, with {option}=..."
                 )
         reserved = next((uid for uid in uids if uid.startswith("~")), None)
         if reserved is not None:

@@ -122,6 +122,7 @@ def test_the_examples_use_the_doors() -> None:
     assert {
         "examples/echo_system/echo.py",
         "docs/guide/state-backend.md",
+        "examples/event_time/departures.py",
         "examples/savepoints/totals.py",
     } <= users
     assert len(users) >= 5
