@@ -874,7 +874,8 @@ class EventTimeReplay:
             }
             for split in names:
                 time, offsets[split] = known[split]
-                valve.inputs[split] = InputTime(time.at if time.at != END else BEGINNING, time.idle)
+                at = time.at if time.at != END else BEGINNING
+                valve.inputs[split] = InputTime(at, time.idle, ended=valve.at == END)
         else:
             edges = by_edge([one.valve for one in running])
             valve.inputs = {name: _copy_of(edges.get(edge_of_input(name), InputTime())) for name in names}

@@ -230,7 +230,7 @@ def test_a_join_has_two_inputs_and_all_others_have_one() -> None:
 
 def test_drawn_jobs_have_all_kinds_and_are_accepted() -> None:
     system = ReferenceSimulated()
-    plans = draw_plans(3, 150, profile_named("event-time"), Constraints(system.job, system.capabilities))
+    plans = draw_plans(3, 400, profile_named("event-time"), Constraints(system.job, system.capabilities))
     kinds = {one.kind for plan in plans for vertex in plan.job.vertices for one in vertex.operators}
     assert set(parameters) <= kinds
     assert {EventTime().problem_of(plan.job) for plan in plans} == {None}
@@ -238,7 +238,7 @@ def test_drawn_jobs_have_all_kinds_and_are_accepted() -> None:
 
 def test_drawn_sources_are_aligned_in_a_share_of_jobs_with_slow_idle_and_short_ones_among_them() -> None:
     system = ReferenceSimulated()
-    plans = draw_plans(3, 150, profile_named("event-time"), Constraints(system.job, system.capabilities))
+    plans = draw_plans(3, 400, profile_named("event-time"), Constraints(system.job, system.capabilities))
     drawn = [plan for plan in plans if plan.job.shape == GENERATED]
     aligned = [[one for one in plan.job.sources if DRIFT in one.parameters] for plan in drawn]
     share = sum(map(bool, aligned)) / len(drawn)
