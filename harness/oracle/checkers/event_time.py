@@ -8,6 +8,8 @@ there, and in what checkpoints hold.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -120,11 +122,31 @@ class EventTime(StandardChecker):
             "violations": len(replay.divergences),
         }
         if replay.divergences:
-            breaches = [_breach(one) for one in replay.divergences]
+            breaches = [_breach(one) for one in _told_apart(replay.divergences)]
             summary = f"{len(breaches)} things are not what the order of arrival gives"
             return self.broken(context, summary, counts, breaches)
         summary = f"{replay.steps} steps of all subtasks are what the order of arrival gives"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _told_apart(divergences: Sequence[Divergence]) -> Iterator[Divergence]:
+    """Yield what is wrong, without what was overtaken where the vertex was wrong before without that: it is not why."""
+    wrong_before: dict[str, int] = {}
+    for one in divergences:
+        if not one.overtaken and one.attempt is not None:
+            vertex = _vertex_of(one)
+            wrong_before[vertex] = min(one.attempt, wrong_before.get(vertex, one.attempt))
+    for one in divergences:
+        since = wrong_before.get(_vertex_of(one))
+        if one.overtaken and since is not None and one.attempt is not None and since < one.attempt:
+            yield replace(one, overtaken=False)
+        else:
+            yield one
+
+
+def _vertex_of(one: Divergence) -> str:
+    """Return the vertex at which something went wrong; of a channel, the one that sends on it."""
+    return one.place.partition("->")[0].rpartition("[")[0]
 
 
 def _breach(one: Divergence) -> Breach:
