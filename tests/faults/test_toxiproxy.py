@@ -461,8 +461,8 @@ def test_a_program_that_never_answers_is_reported_within_the_limit_and_tried_onc
         proxy_server(choice, start_timeout_s=0.1),
     ):
         pass
-    # On a busy machine the limit is over before it was started at all.
-    assert not starts.exists() or starts.read_text() == "started\n"
+    # On a busy machine the limit is over before it was started at all, or before it wrote anything.
+    assert not starts.exists() or starts.read_text() in ("", "started\n")
 
 
 def test_an_embedded_server_that_ends_at_once_is_reported_with_its_reason(
