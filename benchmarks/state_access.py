@@ -72,7 +72,7 @@ def _measure(backend: StateBackend, directory: Path, keys: int) -> dict[str, flo
         )
         parts.append(another["_sync_ms"])
         storage.discard(written)
-    numbers["sync_ms_p99"] = round(float(np.percentile(parts, 99)), 2)
+    numbers["sync_ms_p99"] = round(float(np.percentile(parts, 99)), 4)
     numbers["sync_ms_max"] = max(parts)
     chosen = random.Random(0).choices(every, k=min(len(every), 20))
     read = sum(len(batch[1]) for batch in chosen)
@@ -124,7 +124,7 @@ def _snapshot(
     writer = storage.writer(checkpoint, AttemptNumber(1), SubtaskId("v", 0), "o")
     started = time.perf_counter()
     future = store.snapshot(checkpoint, writer)
-    numbers[f"{which}_sync_ms"] = round(1000 * (time.perf_counter() - started), 2)
+    numbers[f"{which}_sync_ms"] = round(1000 * (time.perf_counter() - started), 4)
     if while_unfinished is not None:
         numbers["write_1_percent_while_unfinished_ms"] = round(1000 * _seconds(while_unfinished), 2)
     started = time.perf_counter()

@@ -195,13 +195,13 @@ class ChannelSnapshots:
             self._input_buffers.recover(number, fragments, first.get(channel, 0))
 
     def _take_over(self, rerouted: Sequence[ReroutedChannel], reader: StateReader) -> None:
-        """Put in what the job as it was had in flight. Its senders and receivers may have been others, so it comes
-        before anything on any channel (RSC-3)."""
+        """Put in what the job as it was had in flight. Where senders or receivers were others, it comes before anything
+        on any channel (RSC-3)."""
         assert self._input_buffers is not None, "there are no buffers"
         found = Rerouting(self._graph, self._subtask, self._plane, reader).taken_over(rerouted)
-        for channel, fragments in found.items():
-            self.recovered[channel] = self.recovered.get(channel, 0) + len(fragments)
-            self._input_buffers.recover(self._inputs.index(channel), fragments, len(fragments))
+        for channel, taken in found.items():
+            self.recovered[channel] = self.recovered.get(channel, 0) + len(taken.fragments)
+            self._input_buffers.recover(self._inputs.index(channel), taken.fragments, taken.before_all)
 
     @staticmethod
     def _number(channels: Sequence[ChannelId], channel: ChannelId, state: ChannelState) -> int:

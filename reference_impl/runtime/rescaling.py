@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -37,6 +38,15 @@ def new_job(graph: JobGraph) -> NewJob:
     return NewJob(graph.shape, tuple(edges.values()))
 
 
+@dataclass
+class TakenOver:
+    """What a channel begins with of the records that the job as it was had in flight."""
+
+    fragments: list[Fragment] = field(default_factory=list)
+    before_all: int = 0
+    """So many of them, the first ones, come before everything on other channels."""
+
+
 class Rerouting:
     """Reads the records in flight that one subtask takes over, and keeps those that are its own."""
 
@@ -47,20 +57,23 @@ class Rerouting:
         self._reader = reader
         self._read: dict[str, RecordsInFlight] = {}
 
-    def taken_over(self, rerouted: Sequence[ReroutedChannel]) -> dict[ChannelId, list[Fragment]]:
-        """Return present input channel -> whole batches, those of one former channel in their order.
+    def taken_over(self, rerouted: Sequence[ReroutedChannel]) -> dict[ChannelId, TakenOver]:
+        """Return present input channel -> what comes first on it, as whole batches; those of a former channel in order.
 
         What came before all other channels then does so again: behind it are records of the same keys.
         Raises StorageError if a file cannot be read, CorruptStateError if it does not hold whole batches.
         """
-        found: dict[ChannelId, list[Fragment]] = {}
+        found: dict[ChannelId, TakenOver] = {}
         batches = [(one, list(self.batches(one))) for one in rerouted]
-        ordered = [(one, batch) for one, held in batches for batch in held[: one.first]]
-        ordered += [(one, batch) for one, held in batches for batch in held[one.first :]]
-        for one, batch in ordered:
+        ordered = [(one, batch, True) for one, held in batches for batch in held[: one.first]]
+        # Where the sender is another one now, all of it comes before what that one sends, and so do others.
+        ordered += [(one, batch, not one.as_it_was) for one, held in batches for batch in held[one.first :]]
+        for one, batch, before_all in ordered:
             own = self._own(one, batch)
             if own is not None:
-                found.setdefault(one.target, []).append(Fragment(encode_element(self._plane, own)))
+                taken = found.setdefault(one.target, TakenOver())
+                taken.fragments.append(Fragment(encode_element(self._plane, own)))
+                taken.before_all += before_all
         return found
 
     def batches(self, one: ReroutedChannel) -> Iterator[Element]:

@@ -122,9 +122,9 @@ def test_records_in_flight_keep_their_order_and_what_came_first_does_so_again(
     seen: Counter[tuple[int, int]] = Counter()
     for part in found.snapshots:
         rerouting = Rerouting(present, part.subtask, PLANE, files)
-        for target, fragments in rerouting.taken_over(part.rerouted or ()).items():
+        for target, taken in rerouting.taken_over(part.rerouted or ()).items():
             assert target in present.inputs_of(part.subtask)
-            elements = [decode_element(PLANE, fragment.data) for fragment in fragments]
+            elements = [decode_element(PLANE, fragment.data) for fragment in taken.fragments]
             rows = [row for one in elements if not isinstance(one, Watermark) for row in one]
             seen.update((row["batch"], row["key"]) for row in rows)
             early = [row["batch"] in first for row in rows]
@@ -167,10 +167,14 @@ def test_what_was_on_a_channel_comes_again_on_it_if_neither_end_has_another_para
     for part in found.snapshots:
         taken = Rerouting(present, part.subtask, PLANE, files).taken_over(part.rerouted or ())
         elements = {
-            target: [decode_element(PLANE, fragment.data) for fragment in fragments]
-            for target, fragments in taken.items()
+            target: [decode_element(PLANE, fragment.data) for fragment in one.fragments]
+            for target, one in taken.items()
         }
         if part.subtask.vertex == "totals":
+            first = {target: one.before_all for target, one in taken.items()}
+            assert first == dict.fromkeys(present.inputs_of(part.subtask), 2), (
+                "what came before all others does so"
+            )
             assert elements == {
                 channel: [
                     element
@@ -179,6 +183,7 @@ def test_what_was_on_a_channel_comes_again_on_it_if_neither_end_has_another_para
                 ]
                 for channel in present.inputs_of(part.subtask)
             }
-        for one in elements.values() if part.subtask.vertex == "last" else ():
+        for target, one in elements.items() if part.subtask.vertex == "last" else ():
+            assert taken[target].before_all == len(one)
             marks = [element.origin for element in one if isinstance(element, Watermark)]
             assert marks and all(len(origin) == 1 for origin in marks)
