@@ -19,7 +19,6 @@ from barrier_tck.harness.system.system_names import open_system
     [
         ("ET-12", "exactly_once"),
         ("ET-13", "exactly_once"),
-        ("ET-34", "unaligned"),
         ("ET-35", "unaligned"),
         ("ET-36", "unaligned"),
         ("ET-37", "unaligned"),

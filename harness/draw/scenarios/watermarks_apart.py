@@ -87,6 +87,8 @@ def _job(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         return plan
     width = min(between(drawing.draw, _WIDE), plan.deployment.max_parallelism)
     together = [group for group in groups_that_change(plan.job) if any(name in able for name in group)]
+    if not together:
+        return plan
     widths = dict.fromkeys(drawing.draw(st.sampled_from(together)), width)
     return msgspec.structs.replace(plan, job=plan.job.at_widths(widths))
 

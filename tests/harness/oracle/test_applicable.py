@@ -21,6 +21,8 @@ from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from tests.harness.draw.test_drawn_values import plans
 
+EVENT_TIME = ("event-time", "hourly-flights", "aircraft-sessions", "flights-in-weather")
+
 Rule = Callable[[TrialPlan], bool]
 
 
@@ -37,6 +39,11 @@ def in_sequence(plan: TrialPlan) -> bool:
     return workload_named(plan.workload.name).spec is not None
 
 
+def in_event_time(plan: TrialPlan) -> bool:
+    """Return whether the order of arrival is replayed."""
+    return plan.workload.name in EVENT_TIME
+
+
 def early(plan: TrialPlan) -> bool:
     """Return whether records behind a barrier may be taken early, in one of the jobs of the trial."""
     jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
@@ -49,7 +56,9 @@ def barriers(plan: TrialPlan) -> bool:
 
 def has_windows(job: JobPlan) -> bool:
     return any(
-        operator.kind in ("window", "session") for vertex in job.vertices for operator in vertex.operators
+        operator.kind in ("window", "session", "overdue")
+        for vertex in job.vertices
+        for operator in vertex.operators
     )
 
 
@@ -60,8 +69,11 @@ RULES: dict[str, Rule] = {
     "snapshot-formula": lambda plan: in_sequence(plan) and not early(plan),
     "at-least-once-snapshots": lambda plan: in_sequence(plan) and early(plan),
     "dataflow": lambda plan: (
-        not in_sequence(plan) and plan.workload.name not in ("components", "changed-totals")
+        not in_sequence(plan)
+        and not in_event_time(plan)
+        and plan.workload.name not in ("components", "changed-totals")
     ),
+    "event-time": in_event_time,
     "changed-totals": lambda plan: plan.workload.name == "changed-totals",
     "consistent-cut": lambda plan: bool(plan.job.loops) or not barriers(plan),
     "timers": lambda plan: has_windows(plan.job),
