@@ -40,7 +40,7 @@ ROUNDS = 3
 """Number of measured runs of each side."""
 _FIRST_SLICES = {"reference_heap": 5, "reference_rocksdb": 5, STREAMING: 40}
 """Of the run that warms a side up: Spark's JVM needs a longer one."""
-_FIRST_STEP, _SLICES_MAX = 5, 2_000
+_FIRST_STEP, _SLICES_MAX = 5, 6_000
 _BURST_SHARE = 0.12
 """Of the time of all."""
 
