@@ -32,6 +32,8 @@ from barrier_tck.reference_impl.operators.windows import Session, WindowDefiniti
 from barrier_tck.reference_impl.protocol.watermarks import END_OF_TIME
 
 _PRODUCT_MAX = 1 << 62
+TIME_LINE_MAX = 1 << 62
+"""The length (ms) of the time line of all keys, one after the other, that numbers can be made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +113,11 @@ class SessionWindows:
         of_key = np.concatenate([self._sessions.slots[places], slots])
         starts = np.concatenate([self._sessions.starts[places], times])
         ends = np.concatenate([self._sessions.ends[places], times + self._gap_ms])
-        order = np.lexsort((starts, of_key))
+        from_ms, until_ms = _key_by_key(of_key, starts, ends)
+        order = np.argsort(from_ms)
         of_key, starts, ends = of_key[order], starts[order], ends[order]
-        is_row = order >= known
-        first_of_key = np.concatenate([[True], of_key[1:] != of_key[:-1]])
-        # Records have ends in the order of their starts, and so have sessions, which do not overlap.
-        before = np.maximum(
-            _last_before(ends, is_row, first_of_key), _last_before(ends, ~is_row, first_of_key)
-        )
-        begins = np.flatnonzero(first_of_key | (starts >= before))
+        before = np.maximum.accumulate(until_ms[order])[:-1]
+        begins = np.concatenate([[0], 1 + np.flatnonzero(from_ms[order[1:]] >= before)])
         numbers = np.zeros(len(order), dtype=np.int64)
         numbers[begins] = 1
         of_element = np.empty(len(order), dtype=np.int64)
@@ -160,7 +158,7 @@ class SessionWindows:
             self._keys.fewer_windows(sessions.slots[others])
             sessions.free(others)
         of_rows = targets[merged.of_rows]
-        np.add.at(sessions.pending, of_rows, 1)
+        sessions.pending[where] += merged.rows[grown]
         for values, source in zip(sessions.values, sources, strict=True):
             values.add(of_rows, rows_of(source, rows))
         sessions.link(merged.keys, targets)
@@ -392,16 +390,18 @@ class _OneByOne:
 
 
 _NO_MASK: Any = np.empty(0, dtype=np.bool_)
-_BEGINNING = -(1 << 63)
 
 
-def _last_before(ends: Ints, chosen: Any, first_of_key: Any) -> Ints:
-    """Return for each element the end of the last chosen one before it of the same key; else the least integer."""
-    numbers = np.arange(len(ends))
-    last = np.maximum.accumulate(np.where(chosen, numbers, -1))
-    before = np.concatenate([[-1], last[:-1]])
-    begin = np.maximum.accumulate(np.where(first_of_key, numbers, 0))
-    return np.where(before >= begin, ends[before], _BEGINNING)
+def _key_by_key(slots: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Return starts and ends on one time line, on which all that is of a key comes before all that is of the next."""
+    first = int(starts.min())
+    length = int(ends.max()) - first + 1
+    if int(slots.max()) >= TIME_LINE_MAX // length:
+        # Ranks are in the same order.
+        ranks = np.unique(np.concatenate([starts, ends]), return_inverse=True)[1]
+        starts, ends, first, length = ranks[: len(starts)], ranks[len(starts) :], 0, len(ranks)
+    begin = slots * length - first
+    return begin + starts, begin + ends
 
 
 def _listed(values: Any) -> list[Any]:

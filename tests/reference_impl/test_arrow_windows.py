@@ -62,6 +62,7 @@ def limits(request: pytest.FixtureRequest) -> Iterator[None]:
             patch.setattr(arrow_window_keys, "COMPACT_FLOOR", 2)
             patch.setattr(arrow_window_table, "ROWS_OF_A_BATCH", 2)
             patch.setattr(arrow_session_table, "ROWS_OF_A_BATCH", 2)
+            patch.setattr(arrow_session_table, "TIME_LINE_MAX", 1)
             patch.setattr(arrow_window_slabs, "DENSE_FLOOR", 2)
             patch.setattr(arrow_window_slabs, "SPARSE_TIMES", 1)
             patch.setattr(arrow_window_entries, "KEYS_AT_ONCE", 1)
