@@ -73,7 +73,7 @@ NOTES = (
     "checkpoint_every_ms: the length of a run divided by the checkpoints completed in it, median of all runs.",
 )
 BURST_NOTE = (
-    "Burst: each of the keys has one record in the same window; one watermark ends all of these. delay_ms: from a "
+    "Burst: windows of keys with one record each fill for some seconds; one watermark ends them all. delay_ms: from a "
     "checkpoint's trigger until its last subtask takes its snapshot. one_subtask_alone_ms: how long an operator with "
     "half of the windows takes to fire them, measured alone; no barrier is handled meanwhile."
 )

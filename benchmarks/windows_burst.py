@@ -1,8 +1,9 @@
 """A burst in event time: a million windows that one watermark ends at once, and what it does to checkpoints.
 
-Each of so many keys has one record in the same window. Then the stream goes on, with other keys: its first watermark
-ends all these windows, and the rest keeps the job busy for some seconds more. The job takes a checkpoint a second. What
-it commits is compared with the ground truth. The operator is also measured alone, with the windows of one subtask.
+Each of so many keys has one record in the same window; these come over some seconds, between records of a few keys
+that come often. Then the stream goes on behind the window: its first watermark ends all these windows, and the rest
+keeps the job busy for some seconds more. The job takes a checkpoint a second. What it commits is compared with the
+ground truth. The operator is also measured alone, with the windows of one subtask.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from barrier_tck.reference_impl.operators.windows import Tumbling, window_aggregate
 from barrier_tck.reference_impl.protocol.messages import (
@@ -42,34 +44,46 @@ if TYPE_CHECKING:
 
 WINDOWS = 1_000_000
 SIZE_MS = 60_000
-AFTER_SECONDS = 5.0
-"""For how long the stream should go on behind the burst."""
+PHASE_SECONDS = 4.0
+"""For how long the windows should fill, and for how long the stream should go on behind the burst."""
+CHECKPOINTS_MIN = 5
+"""Fewer say little; then the run is repeated with a longer input."""
 _AFTER = EventShape(start_ms=START_MS + 2 * SIZE_MS)
 _TRIAL_SHARE = 20
 """The run that says how fast the job is has so many times fewer windows."""
-_SLICES_MIN, _SLICES_MAX = 10, 1_000
+_SLICES_MIN, _SLICES_MAX = 10, 6_000
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class BurstShape:
-    """What the input is made of: records of distinct keys in one window, then ordinary slices behind it."""
+    """What the input is made of: slices in one window, in which also records of other keys come, and slices behind it.
+
+    Each of these other keys comes once.
+    """
 
     windows: int
+    """How many other keys there are."""
     slices: int
+    """Before the burst, and again behind it."""
     after: EventShape = _AFTER
 
     def lane(self, lane: int) -> list[pa.Table]:
-        """Return the parts of a lane."""
+        """Return the parts of a lane: before the burst and after it."""
         keys = np.random.default_rng(self.after.seed).permutation(self.windows)[lane::LANES]
-        at_ms = START_MS + np.arange(len(keys)) * (SIZE_MS // 2) // len(keys)
-        columns = (keys, at_ms, np.arange(len(keys)))
-        at_once = pa.Table.from_arrays([pa.array(column) for column in columns], schema=SCHEMA)
-        return [at_once, self.after.lanes(lane, range(self.slices))]
+        before = []
+        for number, part in enumerate(np.array_split(self.after.keys + keys, self.slices)):
+            at_ms = START_MS + number * (SIZE_MS // 2) // self.slices
+            often = self.after.lane(number, lane)
+            before.append(often.set_column(1, SCHEMA.field(1), pa.array(np.full(often.num_rows, at_ms))))
+            columns = (part, np.full(len(part), at_ms), np.arange(len(part)))
+            before.append(pa.Table.from_arrays([pa.array(column) for column in columns], schema=SCHEMA))
+        return [pa.concat_tables(before), self.after.lanes(lane, range(self.slices))]
 
     @property
     def rows(self) -> int:
         """The number of records, without those at the end of the lanes."""
-        return self.windows + self.slices * self.after.slice_rows
+        return self.windows + 2 * self.slices * self.after.slice_rows
 
 
 class _Snapshots(Stopwatch):
@@ -89,13 +103,20 @@ class _Snapshots(Stopwatch):
 
 
 def measure_burst(spark: SparkSession, scratch: Path, backend: str, windows: int = WINDOWS) -> dict[str, Any]:
-    """Run the job, a short one first that says how long it must be; return the numbers, units in their names."""
-    fewer = BurstShape(windows // _TRIAL_SHARE, _SLICES_MIN)
-    trial = _run(spark, scratch, backend, fewer)
-    rate = fewer.rows / trial.seconds
-    slices = math.ceil(rate * AFTER_SECONDS / fewer.after.slice_rows)
-    shape = replace(fewer, windows=windows, slices=min(max(slices, _SLICES_MIN), _SLICES_MAX))
+    """Run the job, a short one first that says how long it must be; return the numbers, units in their names.
+
+    Raises RuntimeError if no run had checkpoints enough, or one went wrong.
+    """
+    shape = BurstShape(windows // _TRIAL_SHARE, _SLICES_MIN)
     watch = _run(spark, scratch, backend, shape)
+    for _ in range(_TRIES):
+        slices = math.ceil(2 * PHASE_SECONDS * shape.slices / watch.seconds)
+        shape = replace(shape, windows=windows, slices=min(max(slices, shape.slices), _SLICES_MAX))
+        watch = _run(spark, scratch, backend, shape)
+        if watch.checkpoints >= CHECKPOINTS_MIN and watch.seconds >= PHASE_SECONDS:
+            break
+    else:
+        raise RuntimeError(f"{watch.checkpoints} checkpoints in {watch.seconds:.1f} s say little of a burst")
     return {
         "windows": windows,
         "run_seconds": round(watch.seconds, 2),
@@ -162,7 +183,8 @@ def _fired_alone(scratch: Path, backend: str, windows: int) -> float:
     spec = window_aggregate("window", ("key",), Tumbling(SIZE_MS), "at_ms", AGGREGATES)
     place = new_directory(scratch, f"alone_{backend}")
     with opened_operator(spec, place, "alone", backend) as operator:
-        for batch in _batches(pa.concat_tables([shape.lane(lane)[0] for lane in range(LANES)])):
+        before = pa.concat_tables([shape.lane(lane)[0] for lane in range(LANES)])
+        for batch in _batches(before.filter(pc.greater_equal(before["key"], shape.after.keys))):
             operator.process(batch)
         started = time.perf_counter()
         fired = sum(batch.num_rows for batch in operator.advance_watermark(START_MS + SIZE_MS))
