@@ -143,6 +143,8 @@ def _spread(
     of = {uid: [_of(part, uid) for part in parts] for uid in uids}
     positions = {uid: dealt_out([one.positions for one in of[uid]], now) for uid in uids}
     finished = bool(parts) and all(part.finished for part in parts)
+    # Its input has ended for a new subtask if it had for all former ones: which of them a split, or a channel without
+    # keys, came to does not follow from key groups. Who emits at the end is not rescaled in between (``half_ended``).
     lists = {uid: dealt_lists(of[uid], now, finished) for uid in uids}
     for index in range(now):
         own = key_group_range(index, now, groups)
@@ -152,7 +154,7 @@ def _spread(
                 positions[uid][index],
                 files_of(own, [handle for one in of[uid] for handle in one.handles]),
                 tuple(_transactions(of[uid], index, now)),
-                _ended(of[uid], own, groups),
+                all(one.input_ended for one in of[uid]),
                 lists[uid][index],
             )
             for uid in uids
@@ -266,13 +268,6 @@ def _transactions(of: Sequence[OperatorSnapshot], index: int, now: int) -> Itera
             writer = former if transaction.writer is None else transaction.writer
             if owner_of(writer, now) == index:
                 yield transaction
-
-
-def _ended(of: Sequence[OperatorSnapshot], own: KeyGroupRange, groups: int) -> bool:
-    """Return whether the input of all former subtasks had ended that owned any of the key groups."""
-    before = len(of)
-    owners = [one for i, one in enumerate(of) if len(key_group_range(i, before, groups).intersection(own))]
-    return bool(owners) and all(one.input_ended for one in owners)
 
 
 def half_ended(completed: CompletedCheckpoint, vertex: str, uid: str) -> bool:

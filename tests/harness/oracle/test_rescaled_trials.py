@@ -90,6 +90,13 @@ def test_records_that_come_early_are_allowed_where_the_wider_job_lets_them(tmp_p
     assert record.verdict is Verdict.VALID, record.findings
 
 
+def test_what_is_chained_to_a_source_has_seen_no_end_while_its_split_has_more(tmp_path: Path) -> None:
+    """The other split of the vertex is empty. Subtasks have splits by number, and key groups by range."""
+    name = "a-split-that-is-empty-before-two-changes-of-width.json"
+    record = run_trial(read_plan(PLANS / name), ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("claim", [False, True])
 def test_a_killed_process_with_state_on_disk_may_tell_of_its_input_at_the_end(
