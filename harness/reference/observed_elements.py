@@ -131,7 +131,7 @@ def _with_observed_elements(parts: DriverParts, make: MakeDriver, keep: KeepsEle
     add = keep.of_subtask(begun)
     output = _ObservedOutput(parts.ports.output, plane, add)
     link, probe = _ObservedLink(parts.ports.coordinator, add), _ObservedProbe(parts.ports.probe, add)
-    clock = _ObservedClock(parts.ports.clock, add)
+    clock = ObservedClock(parts.ports.clock, add)
     driver = make(parts.with_ports(output=output, coordinator=link, probe=probe, clock=clock))
     _observe_input(driver, plane, clock, add)
     for operator in driver.operators:
@@ -143,7 +143,7 @@ def _name(channel: ChannelId) -> str:
     return f"{channel.sender}->{channel.receiver}#{channel.edge}"
 
 
-def _observe_input(driver: Any, plane: DataPlane, clock: _ObservedClock, add: AddEntry) -> None:
+def _observe_input(driver: Any, plane: DataPlane, clock: ObservedClock, add: AddEntry) -> None:
     """Record what is processed, when it is: what is withheld behind a barrier that stops the job comes later."""
     process, over, all_over = driver.process, driver.event_time.input_ended, driver.end.end_input
 
@@ -217,13 +217,13 @@ def _idle_noted(driver: Any, poll_source: Callable[[], Any], add: AddEntry, know
     return wait_ms
 
 
-def _snapshotted(uid: str, snapshot: Callable[[Any], Any], clock: _ObservedClock, checkpoint: Any) -> Any:
+def _snapshotted(uid: str, snapshot: Callable[[Any], Any], clock: ObservedClock, checkpoint: Any) -> Any:
     with clock.stands(uid):
         return snapshot(checkpoint)
 
 
 @dataclass
-class _ObservedClock:
+class ObservedClock:
     """A clock that stands still while an element is taken, so that one entry says what it showed.
 
     Otherwise it would not be known whether state whose time to live ends at that moment was there.

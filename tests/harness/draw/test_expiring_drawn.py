@@ -54,7 +54,7 @@ def test_other_profiles_whose_jobs_may_know_event_time_have_it_too(profile: str)
 
 
 def ends(plan: TrialPlan, history: History) -> Counter[str]:
-    """Count what state with a time to live did around restores: it was over before, in or after what stopped the job."""
+    """Count when state with a time to live was over: before, in or after what stopped the job, or never."""
     counts: Counter[str] = Counter()
     lives_ms = {one.name: one.parameters["ttl_ms"] for one in limited(plan)}
     held = {
