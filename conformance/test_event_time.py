@@ -228,6 +228,30 @@ def test_state_with_a_time_to_live_that_was_over_is_gone_and_other_state_is_ther
     happened(over, "the time of state that was restored was over later on", trial)
 
 
+@pytest.mark.clause("EVT-5")
+@pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)
+@pytest.mark.parametrize("form", ["value", "list", "map"])
+def test_state_with_a_time_to_live_ends_when_it_must_although_its_key_has_moved(
+    trials: Trials, form: str
+) -> None:
+    """Reading it is a use, too: then its last use is known only if reads are stored."""
+    plan = _plan("expiring")
+    parameters = {"ttl_ms": 40, "form": form, "refreshed_by": "reading", "look_every": 2}
+    vertices = tuple(
+        msgspec.structs.replace(one, parameters=parameters) if one.name == "count" else one
+        for one in plan.job.vertices
+    )
+    plan = msgspec.structs.replace(
+        plan,
+        job=msgspec.structs.replace(plan.job, vertices=vertices),
+        savepoints=(SavepointPlan(after_checkpoints=2, stop=True),),
+        rescales=(RescalePlan({"count": 3}),),
+    )
+    trial = trials.valid(plan)
+    happened(list(trial.history.of(JobStopped)), "the job was stopped with a savepoint", trial)
+    happened(any(_holds(view, "count") for view in _restored(trial)), "such state was restored", trial)
+
+
 def _aligned(mode: CheckpointingMode) -> TrialPlan:
     """Return a job of two aligned sources, one of which pauses often and counts as idle then."""
     plan = _plan("aligned", mode)
