@@ -21,6 +21,7 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
+from barrier_tck.harness.record.elements import ReadClock
 from barrier_tck.harness.record.history import Row, SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, JobStopped, SourcesAligned
 from barrier_tck.harness.system.system_under_test import Capability
@@ -196,6 +197,59 @@ def test_timers_in_event_time_go_off_once_also_those_for_a_time_that_has_passed(
     happened(any(_holds(view, "hold") for view in _restored(trial)), "timers were restored", trial)
     passed = _fired(trial, "past")
     happened(passed, "timers went off that were set for a time that had passed", trial)
+
+
+@MODES
+@pytest.mark.clause("EVT-5")
+def test_state_with_a_time_to_live_that_was_over_is_gone_and_other_state_is_there_behind_a_restore(
+    trials: Trials, mode: CheckpointingMode
+) -> None:
+    plan = _plan("expiring", mode)
+    ttl_ms = plan.job.vertex("count").parameters["ttl_ms"]
+    trial = trials.valid(_killing("count[0]", plan))
+    rows = trial.history.output or ()
+    happened(
+        [row for row in rows if row["how"] != "count:0 since -"], "state was there when it was used", trial
+    )
+    clocks = [
+        entry.at_ms
+        for one in trial.history.elements or ()
+        for entry in one.entries
+        if isinstance(entry, ReadClock)
+    ]
+    over = [
+        used_ms
+        for view in _restored(trial)
+        for part in view.state
+        if part.operator == "count"
+        for used_ms, _ in part.entries.values()
+        if used_ms + ttl_ms <= max(clocks)
+    ]
+    happened(over, "the time of state that was restored was over later on", trial)
+
+
+@pytest.mark.clause("EVT-5")
+@pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)
+@pytest.mark.parametrize("form", ["value", "list", "map"])
+def test_state_with_a_time_to_live_ends_when_it_must_although_its_key_has_moved(
+    trials: Trials, form: str
+) -> None:
+    """Reading it is a use, too: then its last use is known only if reads are stored."""
+    plan = _plan("expiring")
+    parameters = {"ttl_ms": 40, "form": form, "refreshed_by": "reading", "look_every": 2}
+    vertices = tuple(
+        msgspec.structs.replace(one, parameters=parameters) if one.name == "count" else one
+        for one in plan.job.vertices
+    )
+    plan = msgspec.structs.replace(
+        plan,
+        job=msgspec.structs.replace(plan.job, vertices=vertices),
+        savepoints=(SavepointPlan(after_checkpoints=2, stop=True),),
+        rescales=(RescalePlan({"count": 3}),),
+    )
+    trial = trials.valid(plan)
+    happened(list(trial.history.of(JobStopped)), "the job was stopped with a savepoint", trial)
+    happened(any(_holds(view, "count") for view in _restored(trial)), "such state was restored", trial)
 
 
 def _aligned(mode: CheckpointingMode) -> TrialPlan:

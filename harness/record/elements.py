@@ -94,6 +94,18 @@ class Allowed(msgspec.Struct, frozen=True, tag="allowed"):
     largest_ms: int
 
 
+class ReadClock(msgspec.Struct, frozen=True, tag="read-clock", omit_defaults=True):
+    """Its operators asked what time it is, while it took an element, or one of them did so for its snapshot (EVT-5).
+
+    Within that the clock does not go on for them.
+    """
+
+    at_ms: int
+    """What the clock showed, in ms of the epoch."""
+    operator: str = ""
+    """The operator that is about to be snapshotted; empty: the subtask is taking an element."""
+
+
 class Stood(msgspec.Struct, frozen=True, tag="stood"):
     """Here is its snapshot for a checkpoint."""
 
@@ -111,6 +123,7 @@ ElementEntry = (
     | SplitsIdle
     | ToldTime
     | Allowed
+    | ReadClock
     | Stood
 )
 

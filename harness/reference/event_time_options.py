@@ -88,7 +88,7 @@ def _late_of(kind: str) -> Rule:
 
 
 _WINDOWS = "event_window"
-_PROCESS = (_WINDOWS, "event_timer")
+_PROCESS = (_WINDOWS, "event_timer", "expiring")
 _INTERVAL, _WINDOW_JOIN, _TOP = "event_interval_join", "event_window_join", "event_top_n"
 
 RULES: Mapping[str, Rule] = {
@@ -143,6 +143,14 @@ RULES: Mapping[str, Rule] = {
     "Top.rank": _has(_TOP),
     "Order.DESCENDING": _ordered(descending=True),
     "Order.ASCENDING": _ordered(descending=False),
+    "TimeToLive": _has("expiring"),
+    "TimeToLive.refreshed_by": _has("expiring", parameter="refreshed_by"),
+    "RefreshedBy.WRITING": lambda job: any(
+        one.parameters.get("refreshed_by", "writing") == "writing" for _, _, one in _steps(job, "expiring")
+    ),
+    "RefreshedBy.READING": lambda job: any(
+        one.parameters.get("refreshed_by") == "reading" for _, _, one in _steps(job, "expiring")
+    ),
     "KeyedStream.process(event_time)": _has(*_PROCESS),
     "KeyedStream.process(side_outputs)": _late_of(_WINDOWS),
 }

@@ -7,7 +7,8 @@ what was written stays when the process is killed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from barrier_tck.harness.record.elements import (
     ElementEntry,
     InputOver,
     Polled,
+    ReadClock,
     Sent,
     SentWatermark,
     SplitsIdle,
@@ -37,7 +39,13 @@ from barrier_tck.reference_impl.operators.api import DataPlane, NothingYet, Payl
 from barrier_tck.reference_impl.protocol.messages import AllowWatermark, ChannelControl, SourceWatermark
 from barrier_tck.reference_impl.protocol.watermarks import Watermark
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.ports import ChannelOutput, CoordinatorLink, Probe, RuntimePoint
+from barrier_tck.reference_impl.runtime.ports import (
+    ChannelOutput,
+    Clock,
+    CoordinatorLink,
+    Probe,
+    RuntimePoint,
+)
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _log = logging.getLogger(__name__)
@@ -123,8 +131,11 @@ def _with_observed_elements(parts: DriverParts, make: MakeDriver, keep: KeepsEle
     add = keep.of_subtask(begun)
     output = _ObservedOutput(parts.ports.output, plane, add)
     link, probe = _ObservedLink(parts.ports.coordinator, add), _ObservedProbe(parts.ports.probe, add)
-    driver = make(parts.with_ports(output=output, coordinator=link, probe=probe))
-    _observe_input(driver, plane, add)
+    clock = ObservedClock(parts.ports.clock, add)
+    driver = make(parts.with_ports(output=output, coordinator=link, probe=probe, clock=clock))
+    _observe_input(driver, plane, clock, add)
+    for operator in driver.operators:
+        vars(operator).update(snapshot=partial(_snapshotted, operator.uid, operator.snapshot, clock))
     return driver
 
 
@@ -132,7 +143,7 @@ def _name(channel: ChannelId) -> str:
     return f"{channel.sender}->{channel.receiver}#{channel.edge}"
 
 
-def _observe_input(driver: Any, plane: DataPlane, add: AddEntry) -> None:
+def _observe_input(driver: Any, plane: DataPlane, clock: ObservedClock, add: AddEntry) -> None:
     """Record what is processed, when it is: what is withheld behind a barrier that stops the job comes later."""
     process, over, all_over = driver.process, driver.event_time.input_ended, driver.end.end_input
 
@@ -142,15 +153,18 @@ def _observe_input(driver: Any, plane: DataPlane, add: AddEntry) -> None:
             add(TookWatermark(channel, payload.at_ms, payload.idle, origin))
         else:
             add(Took(channel, tuple(plane.to_rows(payload))))
-        process(channel, payload)
+        with clock.stands():
+            process(channel, payload)
 
     def observed_over(channel: int, run_chain: Any) -> None:
         add(InputOver(channel))
-        over(channel, run_chain)
+        with clock.stands():
+            over(channel, run_chain)
 
     def observed_all_over(run_chain: Any) -> None:
         add(AllOver())
-        all_over(run_chain)
+        with clock.stands():
+            all_over(run_chain)
 
     vars(driver).update(process=observed_process)
     vars(driver.event_time).update(input_ended=observed_over)
@@ -203,6 +217,43 @@ def _idle_noted(driver: Any, poll_source: Callable[[], Any], add: AddEntry, know
     return wait_ms
 
 
+def _snapshotted(uid: str, snapshot: Callable[[Any], Any], clock: ObservedClock, checkpoint: Any) -> Any:
+    with clock.stands(uid):
+        return snapshot(checkpoint)
+
+
+@dataclass
+class ObservedClock:
+    """A clock that stands still while an element is taken, so that one entry says what it showed.
+
+    Otherwise it would not be known whether state whose time to live ends at that moment was there.
+    """
+
+    inner: Clock
+    add: AddEntry
+    _standing: bool = field(default=False, init=False)
+    _operator: str = field(default="", init=False)
+    _shows: float | None = field(default=None, init=False)
+
+    def now_ms(self) -> float:
+        if not self._standing:
+            return self.inner.now_ms()
+        if self._shows is None:
+            self._shows = self.inner.now_ms()
+            self.add(ReadClock(int(self._shows), self._operator))
+        return self._shows
+
+    @contextmanager
+    def stands(self, operator: str = "") -> Iterator[None]:
+        """Let it stand still; the operator is the one that is snapshotted meanwhile."""
+        before = self._standing, self._operator, self._shows
+        self._standing, self._operator, self._shows = True, operator, None
+        try:
+            yield
+        finally:
+            self._standing, self._operator, self._shows = before
+
+
 @dataclass(frozen=True)
 class _ObservedOutput:
     inner: ChannelOutput
@@ -243,5 +294,8 @@ class _ObservedProbe:
 
 
 def elements_observed(components: Components, keep: KeepsElements) -> Components:
-    """Return the components with drivers whose elements are recorded."""
+    """Return the components with drivers whose elements are recorded.
+
+    What changes the clocks of drivers is to be put around that: recorded is what the clock shows to operators.
+    """
     return with_driver_instrument(components, partial(_with_observed_elements, keep=keep))

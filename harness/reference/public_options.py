@@ -55,10 +55,6 @@ NOT_DRAWN: Mapping[str, str] = {
     "SparkJobRunner(plane)": "a callback: Spark has the Arrow plane only, and the simulator the plane of rows",
     "session_settings(warm_daemon)": "of the session, which all trials of a cluster share; off is for executors that "
     "cannot import the package, and on those the harness could not judge a trial",
-    **dict.fromkeys(
-        ("TimeToLive", "TimeToLive.refreshed_by", "RefreshedBy.WRITING", "RefreshedBy.READING"),
-        "in processing time, which no model that replays the order of arrival knows; the tests of state judge it",
-    ),
     "ParquetSource.repeat": "it reads the same files again, so ids would not be unique, by which records are judged",
 }
 """Option -> why no plan sets it. It is for what is impossible: a path, a callback, what all trials have in common."""

@@ -83,6 +83,7 @@ class EventTime:
         "aligned",
         "distinct",
         "top",
+        "expiring",
     )
 
     def shapes_made(self) -> Shapes:
@@ -302,6 +303,16 @@ def _timers() -> Parts:
     )
 
 
+def _expiring() -> Parts:
+    """State with a time to live, which counts what came, and now and then is cleared."""
+    vertices = (
+        _source("read"),
+        VertexPlan("count", "expiring", 2, {"ttl_ms": 60, "clear_every": 5}),
+        VertexPlan("out", SINK, 1),
+    )
+    return vertices, (_hashed("read", "count"), EdgePlan("count", "out", Spread.REBALANCE))
+
+
 _SHAPES: Shapes = {
     "tumbling": lambda: _windows(size_ms=100, lateness_ms=40),
     "sliding": lambda: _windows(size_ms=120, slide_ms=50, lateness_ms=20),
@@ -313,5 +324,6 @@ _SHAPES: Shapes = {
     "joined-windows": _joined_windows,
     "aligned": _aligned,
     "distinct": lambda: _windows("event_deduplicate", horizon_ms=40),
+    "expiring": _expiring,
     "top": lambda: _windows("event_top_n", n=2, by=["-n"], size_ms=120, slide_ms=50),
 }

@@ -24,6 +24,8 @@ from barrier_tck.harness.workloads.joined_records import FORMS
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.kinds.event_top_n import RANKED
 from barrier_tck.harness.workloads.kinds.event_window import LATE
+from barrier_tck.harness.workloads.kinds.expiring import FORMS as EXPIRING
+from barrier_tck.harness.workloads.kinds.expiring import REFRESHED_BY
 from barrier_tck.harness.workloads.operator_kind import Between
 
 _KEY = ("key",)
@@ -34,12 +36,15 @@ _KINDS = (
     "event_window",
     "event_window",
     "event_timer",
+    "expiring",
     "shift",
     "event_deduplicate",
     "event_top_n",
     "event_interval_join",
     "event_window_join",
 )
+_TTLS_MS = (60, 8, 20, 250, 1_500)
+"""Times to live: less than a checkpoint is apart from the next one, and more than an outage and a restore take."""
 _LATENESS_MAX_MS = (150, 20, 1_000)
 _JOINS_MAX = 1
 """So many joins a graph may have: a second one would square what the first one has multiplied."""
@@ -137,6 +142,8 @@ def _operator(drawing: _Drawing, name: str, *, heads: bool) -> OperatorPlan:
         parameters = {"by_ms": drawing.between(-100, 100)}
     elif kind == "event_timer":
         parameters = {"step_ms": drawing.among((40, 1, 150)), "delay_ms": drawing.between(-120, 200)}
+    elif kind == "expiring":
+        parameters = _expiring(drawing)
     elif kind == "event_deduplicate":
         parameters = {"horizon_ms": drawing.among((40, 0, 10, 200))}
     elif kind == "event_interval_join":
@@ -159,6 +166,20 @@ def _operator(drawing: _Drawing, name: str, *, heads: bool) -> OperatorPlan:
         if drawing.chance(4):
             parameters["every"] = drawing.between(2, 4)
     return OperatorPlan(name, kind, parameters)
+
+
+def _expiring(drawing: _Drawing) -> dict[str, Any]:
+    """Return parameters of state with a time to live; others than the defaults now and then."""
+    parameters: dict[str, Any] = {"ttl_ms": drawing.among(_TTLS_MS)}
+    if drawing.chance(2):
+        parameters["refreshed_by"] = drawing.among(REFRESHED_BY)
+    if drawing.chance(2):
+        parameters["form"] = drawing.among(EXPIRING)
+    if drawing.chance(2):
+        parameters["clear_every"] = drawing.between(3, 6)
+    if drawing.chance(3):
+        parameters["look_every"] = drawing.between(2, 4)
+    return parameters
 
 
 def _form(drawing: _Drawing) -> dict[str, Any]:

@@ -7,7 +7,7 @@ by key, as values that can be copied. A record is a row; see ``event_time`` for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.harness.record.history import Row
@@ -30,6 +30,17 @@ class ReplayedOperator(Protocol):
 
     def entries(self, kept: KeyState) -> Mapping[str, Any]:
         """Return what a snapshot shows for the key: state -> its content, empty ones left out."""
+
+
+@runtime_checkable
+class ReadsClock(Protocol):
+    """A model of an operator whose state has a time to live: what it does depends on the time by its clock, too."""
+
+    now_ms: int
+    """What the clock shows at a step; it is set ahead of it."""
+
+    def remove_what_is_over(self, kept: KeyState) -> None:
+        """Remove what has not been used for too long, as is done ahead of a snapshot."""
 
 
 class MakesReplayed(Protocol):

@@ -18,11 +18,11 @@ from barrier_tck.harness.oracle.evidence.event_time_preconditions import (
     ADVANCED,
     FIRED,
     HELD_BACK,
+    IN_TIME,
     JOINED,
     JOINS,
     OF_ONE_INPUT,
     OVERTOOK_WATERMARKS,
-    TIMERS_FIRED,
 )
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach, Sign
@@ -39,11 +39,16 @@ _OUTPUT = Sign("the output is not what reached the sinks", "EVT-2")
 _OVERTAKEN = Sign("after a barrier that overtook records, event time is not that of an aligned run", "EVT-3")
 _TIMER = Sign("a timer in event time does not go off when it is due, or not once", "EVT-5")
 
+_EXPIRED = Sign(
+    "state with a time to live goes too early or too late, or comes again: its last use does not count",
+    "EVT-5",
+)
 _AHEAD = Sign("an aligned source reads further ahead of its group than is allowed", "EVT-6")
 _HELD = Sign("an aligned source is held back for nothing, or its group is told what does not follow", "EVT-6")
 _JOIN = Sign("a join holds or emits other pairs, or rows alone, than it must", "EVT-4")
 
-_OF_KIND = {"event_timer": _TIMER, **dict.fromkeys(JOINS, _JOIN), "": _IN_LINE, "shift": _IN_LINE}
+_OF_EVT_5 = {"event_timer": _TIMER, "expiring": _EXPIRED}
+_OF_KIND = {**_OF_EVT_5, **dict.fromkeys(JOINS, _JOIN), "": _IN_LINE, "shift": _IN_LINE}
 """Kind of an operator -> what it is called if what it emits is wrong; without one, a source has sent its records."""
 
 
@@ -61,7 +66,7 @@ class EventTime(StandardChecker):
         "EVT-2": FIRED,
         "EVT-3": OVERTOOK_WATERMARKS,
         "EVT-4": JOINED,
-        "EVT-5": TIMERS_FIRED,
+        "EVT-5": IN_TIME,
         "EVT-6": HELD_BACK,
     }
     judges_output = True
@@ -74,6 +79,7 @@ class EventTime(StandardChecker):
         _OUTPUT,
         _OVERTAKEN,
         _TIMER,
+        _EXPIRED,
         _JOIN,
         _AHEAD,
         _HELD,
@@ -98,7 +104,7 @@ class EventTime(StandardChecker):
             *(("EVT-2",) if kinds.intersection(OF_ONE_INPUT) else ()),
             *(("EVT-3",) if plan.checkpoints.overtakes else ()),
             *(("EVT-4",) if kinds.intersection(JOINS) else ()),
-            *(("EVT-5",) if "event_timer" in kinds else ()),
+            *(("EVT-5",) if kinds.intersection(_OF_EVT_5) else ()),
             *(("EVT-6",) if any(DRIFT in vertex.parameters for vertex in plan.job.sources) else ()),
         )
 

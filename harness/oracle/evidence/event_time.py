@@ -54,6 +54,7 @@ from barrier_tck.harness.record.elements import (
     ElementEntry,
     InputOver,
     Polled,
+    ReadClock,
     Sent,
     SentWatermark,
     SplitsIdle,
@@ -522,10 +523,17 @@ class EventTimeReplay:
         if model is None:
             return
         aligned = self._aligned_source(trace, model)
+        clocks: dict[str, int] = {}
+        """Operator -> what the clock showed when it was snapshotted."""
         for begin, sends in self._steps(trace):
+            if isinstance(begin, ReadClock):
+                clocks[begin.operator] = begin.at_ms
+                continue
             if isinstance(begin, Stood):
+                model.stand(clocks)
                 self._stand(trace, model, begin.checkpoint)
                 continue
+            clocks.clear()
             problem = self._alignment_problem(trace, aligned, begin)
             if problem is not None:
                 self.divergences.append(problem)
@@ -544,7 +552,7 @@ class EventTimeReplay:
         begin: ElementEntry | None = None
         behind: list[ElementEntry] = []
         for entry in trace.of.entries:
-            if isinstance(entry, Sent | SentWatermark | SplitsIdle):
+            if _is_behind(entry):
                 behind.append(_with_plain_names(entry))
                 continue
             if begin is not None:
@@ -556,6 +564,9 @@ class EventTimeReplay:
     def _problem_of(
         self, trace: _Trace, model: ReplayedSubtask, begin: ElementEntry, behind: Sequence[ElementEntry]
     ) -> Divergence | None:
+        for entry in behind:
+            if isinstance(entry, ReadClock):
+                model.clock_shows(entry.at_ms)
         match begin:
             case Took(channel=channel, rows=rows):
                 number = _edge_of(self._plan(trace.of.attempt).job, trace.of.inputs[channel]).input
@@ -1075,9 +1086,15 @@ def _idle_splits(model: ReplayedSubtask, read: str) -> list[str]:
     return [name for name, one in model.valve.inputs.items() if one.idle and name != read]
 
 
+def _is_behind(entry: ElementEntry) -> bool:
+    """Return whether an entry says what a step did, and not what began it."""
+    at_a_step = isinstance(entry, ReadClock) and not entry.operator
+    return at_a_step or isinstance(entry, Sent | SentWatermark | SplitsIdle)
+
+
 def _last_begin(entries: Sequence[ElementEntry]) -> ElementEntry:
     for entry in reversed(entries):
-        if not isinstance(entry, Sent | SentWatermark | SplitsIdle):
+        if not _is_behind(entry) and not isinstance(entry, ReadClock):
             return entry
     raise ValueError("there is no step")
 

@@ -66,7 +66,10 @@ FIRED = Precondition(
     "a window, a ranking or a deduplication held or emitted something", _fired_by(*OF_ONE_INPUT)
 )
 JOINED = Precondition("a join held a row, or emitted a pair or a row alone", _fired_by(*JOINS))
-TIMERS_FIRED = Precondition("a timer in event time was set or went off", _fired_by("event_timer"))
+IN_TIME = Precondition(
+    "a timer in event time was set or went off, or state with a time to live was used",
+    _fired_by("event_timer", "expiring"),
+)
 HELD_BACK = Precondition("a split of an aligned source was ahead, and was not read", _held_back)
 OVERTOOK_WATERMARKS = Precondition(
     "a job went on with records in flight, and watermarks came behind them", _overtook

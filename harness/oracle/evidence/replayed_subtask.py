@@ -15,7 +15,7 @@ from barrier_tck.harness.oracle.evidence.key_groups import group_of_text, owner_
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, VertexPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
-from barrier_tck.harness.workloads.replayed import Emitted, KeyState, ReplayedOperator
+from barrier_tck.harness.workloads.replayed import Emitted, KeyState, ReadsClock, ReplayedOperator
 
 BEGINNING, END = -(1 << 62), (1 << 62) - 1
 """The watermark before the first one, and behind the last record (ms)."""
@@ -200,6 +200,22 @@ class ReplayedSubtask:
             due += self._advanced()
         return due
 
+    # --- the clock ------------------------------------------------------------------------------------------
+
+    def clock_shows(self, at_ms: int) -> None:
+        """Take what time it is in the next step."""
+        for model in self.operators:
+            if isinstance(model, ReadsClock):
+                model.now_ms = at_ms
+
+    def stand(self, clocks: Mapping[str, int]) -> None:
+        """Take that a snapshot is made, by the clock that each operator saw; what is over by then is not in it."""
+        for name, model, keys in zip(self.names, self.operators, self.kept, strict=True):
+            if isinstance(model, ReadsClock):
+                model.now_ms = clocks.get(name, model.now_ms)
+                for kept in keys.values():
+                    model.remove_what_is_over(kept)
+
     # --- state ----------------------------------------------------------------------------------------------
 
     def saved(self) -> SavedSubtask:
@@ -221,8 +237,18 @@ class ReplayedSubtask:
 
     @property
     def open_keys(self) -> list[str]:
-        """Return which operators and keys still hold something."""
-        return [f"{name} for {key}" for (name, _), keys in self.entries().items() for key in keys]
+        """Return which operators and keys still hold something that must go with the input, as no clock ends it."""
+        clocked = [
+            name
+            for name, model in zip(self.names, self.operators, strict=True)
+            if isinstance(model, ReadsClock)
+        ]
+        return [
+            f"{name} for {key}"
+            for (name, _), keys in self.entries().items()
+            if name not in clocked
+            for key in keys
+        ]
 
     # --- inside ---------------------------------------------------------------------------------------------
 

@@ -230,8 +230,7 @@ class SimulatedTrial:
         if state_backend is not None:
             components = replace(components, state_backend=state_backend)
         self.recorder = recorder = _Recorder(plan, graph, components, external_storage, working_root)
-        own_clocks = skewed(components, plan.deployment.clock_skew_ms, recorder.keep_comparison)
-        counted = requests_counted(own_clocks, recorder.keep_asked)
+        counted = requests_counted(components, recorder.keep_asked)
         watched = observed(
             inputs_observed(counted, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
@@ -239,12 +238,13 @@ class SimulatedTrial:
         watched = barriers_observed(watched, plan.checkpoints, recorder.keep_input)
         self.failures = FailuresInMemory() if fails_snapshots(plan) else None
         watched = with_failing_snapshots(watched, self.failures)
-        self._trace_events: list[TraceEvent] = []
-        if traces_messages:
-            watched = with_message_trace(watched, self._trace_events.extend)
         self.elements = MemoryElements() if graph.has_event_time else None
         if self.elements is not None:
             watched = elements_observed(watched, self.elements)
+        watched = skewed(watched, plan.deployment.clock_skew_ms, recorder.keep_comparison)
+        self._trace_events: list[TraceEvent] = []
+        if traces_messages:
+            watched = with_message_trace(watched, self._trace_events.extend)
         self.logs = MemoryLogs()
         if plan.records_channels:
             watched = messages_observed(watched, self.logs)

@@ -151,13 +151,14 @@ class JobDriver:
         self._repeats.put_in_force(order.repeats)
         slow = slowed(parts_of(plan, order.backend, order.external_storage), plan.checkpoints.async_ms_max)
         notes = NotesDirectory(order.of_subtasks)
-        counted = skewed(requests_counted(slow, notes), plan.deployment.clock_skew_ms, notes)
+        counted = requests_counted(slow, notes)
         logged = inputs_observed(counted, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
         logged = ends_observed(logged, InputsDirectory(order.inputs))
         logged = barriers_observed(logged, plan.checkpoints, InputsDirectory(order.inputs))
         graph = graph_of(plan, Path(order.source))
         if graph.has_event_time:
             logged = elements_observed(logged, ElementsDirectory(order.elements))
+        logged = skewed(logged, plan.deployment.clock_skew_ms, notes)
         components = with_message_trace(
             observed(logged, ReadsDirectory(order.reads)),
             MessageTraceDirectory(order.trace_events),
