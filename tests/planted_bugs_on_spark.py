@@ -21,7 +21,7 @@ ENDLESS = ("CO-06", "CO-11", "EL-09", "FS-02", "HB-01")
 SLOW = ("CL-05", "CL-06", "MD-01", "SI-04", "TI-02")
 """They take up to a minute, and the same checkers catch other bugs on Spark before a merge."""
 OF_EVENT_TIME = ("EJ-01", "ET-13", "ET-34", "ET-57", "ET-61", "ET-95")
-"""Before a merge these are enough of event time: a join, a restore, watermarks that were overtaken, timers, and a chain."""
+"""Before a merge these are enough of event time: a join, a restore, watermarks that were overtaken, timers, a chain."""
 EVENT_TIME_AT_NIGHT = tuple(
     name
     for name in ON_SPARK
