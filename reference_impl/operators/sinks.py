@@ -5,10 +5,10 @@ One transaction per checkpoint interval, one file per transaction::
     <path>/_pending/count-0-a2-5.parquet              being written, or prepared (pre-committed)
     <path>/part-count-0-chk7-a2-5.parquet             committed
 
-The barrier of checkpoint n prepares the transaction: its bytes and its name are durable, and the snapshot
-lists it. When n is known to be complete, a rename commits it. If the attempt ends in between, the next one,
-restored from n, finishes the commit. Spark ignores names that begin with ``_``, so it reads committed files
-only.
+The barrier of checkpoint n ends the transaction; what comes after it belongs to the next one. The asynchronous part of
+the snapshot prepares it: its bytes and its name become durable, and the snapshot lists it. When n is known to be
+complete, a rename commits it. If the attempt ends in between, the next one, restored from n, finishes the commit.
+Spark ignores names that begin with ``_``, so it reads committed files only.
 
 Each sink of a job needs a directory of its own.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,7 +29,7 @@ from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
 from barrier_tck.reference_impl.protocol.transactions import TransactionFile, TransactionHandle, owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
-from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 
@@ -72,12 +73,25 @@ class _OpenTransaction:
     records: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _EndedTransaction:
+    """A transaction that gets no more records, and whose file is not complete yet."""
+
+    checkpoint: CheckpointId
+    """The one whose barrier ended it."""
+    open: _OpenTransaction
+
+
 class TransactionalFileSink:
     """Two-phase commit over files. Each step is a small method of its own, so that a variant can replace one.
 
-    ``_flush_buffer`` and ``_pre_commit`` on the barrier, ``commit`` on completion, ``_recover_and_commit`` and
-    ``_discard_leftovers`` when an attempt opens the sink. A failed write ends the sink: records that may not
-    have reached the file must not be covered by a later checkpoint (SI-04), so every later call raises, too.
+    ``_flush_buffer`` and ``_end_transaction`` on the barrier, ``_prepare`` in the asynchronous part, ``commit`` on
+    completion, ``_recover_and_commit`` and ``_discard_leftovers`` when an attempt opens the sink. A failed write ends
+    the sink: records that may not have reached the file must not be covered by a later checkpoint (SI-04), so every
+    later call raises, too.
+
+    Only ``_prepare`` may run in another thread than the rest. If a snapshot is cancelled before it ran, the next one
+    prepares what was ended for it, too.
     """
 
     def __init__(self, spec: FileSink, plane: DataPlane) -> None:
@@ -90,6 +104,14 @@ class TransactionalFileSink:
         self._buffered_records = 0
         self._current: _OpenTransaction | None = None
         self._sequence = 0
+        self._ended: list[_EndedTransaction] = []
+        """Those that are not prepared yet, oldest first."""
+        self._preparing: _EndedTransaction | None = None
+        """That whose file is being completed."""
+        self._lock = threading.Lock()
+        """Held to read or change which transactions are ended and which are prepared."""
+        self._one_by_one = threading.Lock()
+        """Held while files are completed: the snapshot of a later checkpoint waits for those of earlier ones."""
         self._prepared: list[TransactionHandle] = []
         self._input_ended = False
         self._failure: Exception | None = None
@@ -106,7 +128,8 @@ class TransactionalFileSink:
     @property
     def prepared(self) -> tuple[TransactionHandle, ...]:
         """Return the transactions that are prepared and not committed, oldest first."""
-        return tuple(self._prepared)
+        with self._lock:
+            return tuple(self._prepared)
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Finish the commits of the restored checkpoint, or keep them for the next; remove what older attempts left."""
@@ -145,13 +168,14 @@ class TransactionalFileSink:
         return ()
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
-        """Prepare the current transaction; list it with all that are prepared and not committed."""
+        """End the current transaction; the asynchronous part prepares it, and lists all that are not committed."""
         with self._ending_on_failure():
             self._flush_buffer()
-            self._pre_commit(checkpoint)
-        return FinishedSnapshot(
-            OperatorSnapshot(self.uid, transactions=self.prepared, input_ended=self._input_ended)
-        )
+            self._end_transaction(checkpoint)
+        input_ended = self._input_ended
+        if not self._ended:
+            return FinishedSnapshot(self._listed(checkpoint, input_ended))
+        return DeferredSnapshot(lambda: self._prepared_for(checkpoint, input_ended))
 
     def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
         """Commit all that was prepared up to this checkpoint, oldest first, and say so.
@@ -159,13 +183,14 @@ class TransactionalFileSink:
         Notifications may be lost or overtake each other (SI-01): this one stands for all before it, and there
         may be nothing left to do. The answer is True either way, since the coordinator waits for it.
         """
-        self.commit([transaction for transaction in self._prepared if transaction.checkpoint <= checkpoint])
-        self._prepared = [
-            transaction for transaction in self._prepared if transaction.checkpoint > checkpoint
-        ]
+        self.commit([transaction for transaction in self.prepared if transaction.checkpoint <= checkpoint])
+        with self._lock:
+            self._prepared = [
+                transaction for transaction in self._prepared if transaction.checkpoint > checkpoint
+            ]
         if not self._swept:
             # A process of the older attempt may have prepared a file after this attempt opened.
-            self._discard_leftovers(self._prepared)
+            self._discard_leftovers(self.prepared)
             self._swept = True
         return True
 
@@ -176,26 +201,38 @@ class TransactionalFileSink:
         """Commit all output at once: for the end of a job that takes no checkpoints (COO-7)."""
         with self._ending_on_failure():
             self._flush_buffer()
-            self._pre_commit(_NO_CHECKPOINT)
-        self.commit(self._prepared)
+            self._end_transaction(_NO_CHECKPOINT)
+        self._prepare(_NO_CHECKPOINT)
+        self.commit(self.prepared)
         self._prepared = []
 
     def close(self) -> None:
-        """Abandon the current transaction. Prepared ones stay: the next restore decides what becomes of them."""
+        """Abandon what is not prepared. Prepared ones stay: the next restore decides what becomes of them.
+
+        One that is being prepared in another thread stays, too. It is in no snapshot unless that thread ends in time.
+        """
         self._buffer = []
         self._buffered_records = 0
         current, self._current = self._current, None
-        if current is None:
-            return
-        path, stream = current.path, current.stream
-        # The encoder goes before its stream is closed: some write their footer when they are dropped.
-        del current
-        # The file is thrown away. If the disk refuses even that, the next attempt's _discard_leftovers is
-        # there.
-        with contextlib.suppress(StorageError):
-            stream.close()
-        with contextlib.suppress(StorageError):
-            self._files.delete(path)
+        with self._lock:
+            ended, self._ended = self._ended, []
+            left = [one.open for one in ended if one is not self._preparing]
+            if left:
+                # A snapshot whose asynchronous part comes behind this must not go without them.
+                self._failure = StorageError("it was closed before its output was prepared")
+        if current is not None:
+            left.append(current)
+        del current, ended
+        while left:
+            path, stream = left[-1].path, left[-1].stream
+            # The encoder goes before its stream is closed: some write their footer when they are dropped.
+            left.pop()
+            # The file is thrown away. If the disk refuses even that, the next attempt's _discard_leftovers is
+            # there.
+            with contextlib.suppress(StorageError):
+                stream.close()
+            with contextlib.suppress(StorageError):
+                self._files.delete(path)
 
     def abandon_prepared(self, is_needed: Callable[[TransactionHandle], bool]) -> None:
         """Delete the prepared files that no restore will ever commit, now that a newer attempt has taken over.
@@ -223,20 +260,52 @@ class TransactionalFileSink:
         self._buffer = []
         self._buffered_records = 0
 
-    def _pre_commit(self, checkpoint: CheckpointId) -> None:
-        """Make the current transaction's file complete and durable, name included; none: do nothing."""
-        current = self._current
-        if current is None:
-            return
-        current.encoder.finish()
-        current.stream.sync()
-        current.stream.close()
+    def _end_transaction(self, checkpoint: CheckpointId) -> None:
+        """End the current transaction; none: do nothing."""
+        current, self._current = self._current, None
+        if current is not None:
+            with self._lock:
+                self._ended.append(_EndedTransaction(checkpoint, current))
+
+    def _prepared_for(self, checkpoint: CheckpointId, input_ended: bool) -> OperatorSnapshot:
+        self._prepare(checkpoint)
+        return self._listed(checkpoint, input_ended)
+
+    def _listed(self, checkpoint: CheckpointId, input_ended: bool) -> OperatorSnapshot:
+        """Return a snapshot with what is prepared for its checkpoint or an earlier one, and not committed."""
+        listed = tuple(one for one in self.prepared if one.checkpoint <= checkpoint)
+        return OperatorSnapshot(self.uid, transactions=listed, input_ended=input_ended)
+
+    def _prepare(self, checkpoint: CheckpointId) -> None:
+        """Prepare all that was ended for a checkpoint or an earlier one, oldest first.
+
+        Raises StorageError, also if preparing failed before.
+        """
+        with self._one_by_one, self._ending_on_failure():
+            try:
+                while (one := self._next_to_prepare(checkpoint)) is not None:
+                    prepared = self._pre_commit(one.checkpoint, one.open)
+                    with self._lock:
+                        self._prepared.append(prepared)
+                        self._ended = [other for other in self._ended if other is not one]
+            finally:
+                self._preparing = None
+
+    def _next_to_prepare(self, checkpoint: CheckpointId) -> _EndedTransaction | None:
+        with self._lock:
+            self._preparing = next((one for one in self._ended if one.checkpoint <= checkpoint), None)
+            return self._preparing
+
+    def _pre_commit(self, checkpoint: CheckpointId, ended: _OpenTransaction) -> TransactionHandle:
+        """Make a transaction's file complete and durable, name included."""
+        ended.encoder.finish()
+        ended.stream.sync()
+        ended.stream.close()
         self._syncs.sync_directory(self._pending_directory)
-        file_name = current.path.rpartition("/")[2].removeprefix(f"{self._subtask_name}-")
+        file_name = ended.path.rpartition("/")[2].removeprefix(f"{self._subtask_name}-")
         committed = f"{self._directory}/part-{self._subtask_name}-chk{checkpoint}-{file_name}"
-        file = TransactionFile(current.path, committed, self._files.size(current.path), current.records)
-        self._prepared.append(TransactionHandle(current.name, checkpoint, (file,), self._index))
-        self._current = None
+        file = TransactionFile(ended.path, committed, self._files.size(ended.path), ended.records)
+        return TransactionHandle(ended.name, checkpoint, (file,), self._index)
 
     def commit(self, transactions: Sequence[TransactionHandle]) -> None:
         """Make prepared transactions visible, in this order, and their names durable; idempotent (SI-02).

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, cast
 
 import pytest
@@ -15,9 +18,11 @@ from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
 from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFileSink
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
+from barrier_tck.reference_impl.state.backend import SnapshotFuture
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem
+from tests.waiting import PATIENCE_S
 
 
 class FakeEncoder:
@@ -95,9 +100,7 @@ def pending(files: FileSystem) -> list[str]:
 
 
 def take(sink: TransactionalFileSink, checkpoint: int) -> OperatorSnapshot:
-    future = sink.snapshot(CheckpointId(checkpoint))
-    assert future.done
-    return future.run()
+    return sink.snapshot(CheckpointId(checkpoint)).run()
 
 
 def completed(sink: TransactionalFileSink, checkpoint: int) -> None:
@@ -202,6 +205,89 @@ def test_output_of_an_aborted_checkpoint_is_committed_with_the_next(files: Memor
     assert visible(files) == [1, 2]
 
 
+def test_a_snapshot_prepares_in_its_asynchronous_part_what_the_barrier_ended(files: MemoryFileSystem) -> None:
+    sink = opened(files)
+    sink.process([1])
+    future = sink.snapshot(CheckpointId(1))
+    assert not future.done and sink.prepared == ()
+    sink.process([2])
+    assert [one.checkpoint for one in future.run().transactions] == [1]
+    completed(sink, 1)
+    assert visible(files) == [1]
+
+
+def test_a_snapshot_prepares_what_earlier_ones_did_not_and_these_list_nothing_of_it(
+    files: MemoryFileSystem,
+) -> None:
+    sink = opened(files)
+    futures = []
+    for checkpoint in (1, 2, 3):
+        sink.process([checkpoint])
+        futures.append(sink.snapshot(CheckpointId(checkpoint)))
+    futures[0].cancel()
+    assert [one.checkpoint for one in futures[2].run().transactions] == [1, 2, 3]
+    assert [one.checkpoint for one in futures[1].run().transactions] == [1, 2]
+    completed(sink, 2)
+    assert visible(files) == [1, 2]
+    assert [one.checkpoint for one in take(sink, 4).transactions] == [3]
+
+
+def test_what_could_not_be_prepared_is_covered_by_no_later_checkpoint() -> None:
+    inner = MemoryFileSystem()
+    sink = opened(FailingFileSystem(inner, fail_at=4))
+    sink.process([1])
+    future = sink.snapshot(CheckpointId(1))
+    with pytest.raises(StorageError, match="injected"):
+        future.run()
+    for again in (lambda: sink.process([2]), lambda: take(sink, 2)):
+        with pytest.raises(StorageError, match="restart from the last completed checkpoint"):
+            again()
+    sink.close()
+    assert inner.list_files("out") == []
+
+
+def test_close_abandons_what_was_ended_and_not_prepared(files: MemoryFileSystem) -> None:
+    sink = opened(files)
+    sink.process([1])
+    future = sink.snapshot(CheckpointId(1))
+    sink.process([2])
+    future.cancel()
+    sink.close()
+    assert pending(files) == []
+
+
+class _InNoHurry(TransactionalFileSink):
+    """Waits in the middle of preparing until it is told to go on."""
+
+    def __init__(self, spec: FileSink, plane: Any) -> None:
+        super().__init__(spec, plane)
+        self.stands, self.goes_on = threading.Event(), threading.Event()
+
+    def _pre_commit(self, checkpoint: CheckpointId, ended: Any) -> Any:
+        self.stands.set()
+        assert self.goes_on.wait(PATIENCE_S)
+        return super()._pre_commit(checkpoint, ended)
+
+
+def test_a_subtask_goes_on_and_may_end_while_another_thread_prepares(files: MemoryFileSystem) -> None:
+    sink = _InNoHurry(FileSink("out", buffer_records=1), PLANE)
+    sink.open(context(files, 1), None)
+    sink.process([1])
+    with ThreadPoolExecutor(1) as thread:
+        prepared = thread.submit(sink.snapshot(CheckpointId(1)).run)
+        assert sink.stands.wait(PATIENCE_S)
+        sink.process([2])
+        late = sink.snapshot(CheckpointId(2))
+        sink.process([3])
+        completed(sink, 0)
+        sink.close()
+        sink.goes_on.set()
+        assert [one.checkpoint for one in prepared.result(PATIENCE_S).transactions] == [1]
+    with pytest.raises(StorageError, match="closed before its output was prepared"):
+        late.run()
+    assert pending(files) == ["out/_pending/count-0-a1-0.txt"], "what is in a snapshot stays"
+
+
 def test_an_interval_without_records_makes_no_file(files: MemoryFileSystem) -> None:
     sink = opened(files)
     sink.process([])
@@ -279,7 +365,9 @@ class Job:
     """A source of numbers, a sink, and a coordinator that survives everything.
 
     ``script`` has one character for each step: ``r`` record, ``b`` barrier, ``c`` completion of the newest checkpoint
-    and its notification, ``C`` completion whose notification is lost, ``x`` crash of the host.
+    and its notification, ``C`` completion whose notification is lost, ``x`` crash of the host. ``B`` is a barrier
+    whose snapshot has its asynchronous part later: ``a`` runs the oldest such part, ``A`` the newest, ``z`` cancels the
+    oldest.
     """
 
     script: str
@@ -301,7 +389,8 @@ class Job:
             sink = FileSink("out", buffer_records=2).build(PLANE)
             try:
                 sink.open(context(self.world, self.attempt), restored)
-                taken: list[tuple[int, int, OperatorSnapshot | None]] = []
+                taken: list[tuple[int, int, OperatorSnapshot]] = []
+                begun: list[tuple[int, int, SnapshotFuture[OperatorSnapshot]]] = []
                 for step in steps:
                     if step == "r" and position < total:
                         sink.process([position])
@@ -309,9 +398,19 @@ class Job:
                     elif step == "b":
                         checkpoint += 1
                         taken.append((checkpoint, position, take(sink, checkpoint)))
+                    elif step == "B":
+                        checkpoint += 1
+                        begun.append((checkpoint, position, sink.snapshot(CheckpointId(checkpoint))))
+                    elif step in "aA" and begun:
+                        number, at, future = begun.pop(0 if step == "a" else -1)
+                        taken.append((number, at, future.run()))
+                    elif step == "z" and begun:
+                        begun.pop(0)[2].cancel()
                     elif step in "cC" and taken:
-                        self.latest = taken.pop()
-                        taken.clear()  # older ones are subsumed: no restore goes back behind the newest one
+                        self.latest = max(taken, key=itemgetter(0))
+                        # Older ones are subsumed: no restore goes back behind the newest one.
+                        taken = []
+                        begun = [one for one in begun if one[0] > self.latest[0]]
                         if step == "c":
                             completed(sink, self.latest[0])
                     elif step == "x":
@@ -351,7 +450,7 @@ def check_exactly_once(script: str, fail_at: int = 0, afterwards: bool = False, 
 @pytest.mark.parametrize("afterwards", [False, True])
 @pytest.mark.parametrize("crash", [False, True])
 def test_output_is_exactly_once_whichever_operation_fails(afterwards: bool, crash: bool) -> None:
-    script = "rrrbcrrbrCxrrbcrrrbbcxrr"
+    script = "rrrbcrrbrCxrrbcrrrbbcxrrBrBrAcrrBrzrbcrBraxr"
     fail_at = 1
     while check_exactly_once(script, fail_at, afterwards, crash):
         fail_at += 1
@@ -359,7 +458,7 @@ def test_output_is_exactly_once_whichever_operation_fails(afterwards: bool, cras
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.text("rrrbbcCx", max_size=15), st.integers(0, 60), st.booleans(), st.booleans())
+@given(st.text("rrrrbBBaAzcCx", max_size=20), st.integers(0, 60), st.booleans(), st.booleans())
 def test_output_is_exactly_once_in_any_order_of_events(
     script: str, fail_at: int, afterwards: bool, crash: bool
 ) -> None:
@@ -394,7 +493,26 @@ class _Swallowing(TransactionalFileSink):
             return
 
 
-@pytest.mark.parametrize("variant", [_WithoutFlush, _NotIdempotent, _Swallowing])
+class _GoesOnWithTheFile(TransactionalFileSink):
+    """Records behind the barrier belong to the transaction that it ended."""
+
+    def _end_transaction(self, checkpoint: CheckpointId) -> None:
+        current = self._current
+        super()._end_transaction(checkpoint)
+        self._current = current
+
+
+class _ForgetsWhatWasCancelled(TransactionalFileSink):
+    """What was ended for a snapshot that was cancelled is in no later one."""
+
+    def _next_to_prepare(self, checkpoint: CheckpointId) -> Any:
+        self._ended = [one for one in self._ended if one.checkpoint >= checkpoint]
+        return super()._next_to_prepare(checkpoint)
+
+
+@pytest.mark.parametrize(
+    "variant", [_WithoutFlush, _NotIdempotent, _Swallowing, _GoesOnWithTheFile, _ForgetsWhatWasCancelled]
+)
 def test_these_checks_notice_a_planted_bug(variant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileSink, "build", lambda spec, plane: variant(spec, plane))
     with pytest.raises(AssertionError):
@@ -404,7 +522,7 @@ def test_these_checks_notice_a_planted_bug(variant: Any, monkeypatch: pytest.Mon
 def _try_every_failure() -> None:
     for fail_at in range(1, 60):
         for afterwards in (False, True):
-            check_exactly_once("rrrbcrrbrCxrrbcrrrbbCxrxr", fail_at, afterwards)
+            check_exactly_once("rrrbcrrbrCxrrbcrrrbbCxrxrrBrrBrAcxrrBrzrrbcxrr", fail_at, afterwards)
 
 
 @pytest.mark.parametrize("path", ["", "/", "/out", "out/"])
