@@ -23,6 +23,7 @@ from barrier_tck.harness.certify.spark_store.executor import StoreExecutor
 from barrier_tck.harness.certify.spark_store.java_process import Died, Raised
 from barrier_tck.harness.certify.spark_store.layouts import (
     CAPABILITIES,
+    CHECKPOINT_IDS,
     LAYOUTS,
     MANY,
     NEEDED,
@@ -33,7 +34,7 @@ from barrier_tck.harness.certify.spark_store.layouts import (
 )
 from barrier_tck.harness.certify.spark_store.processes import NO_DISTURBED_WRITES, StoreProcesses
 from barrier_tck.harness.certify.spark_store.properties import PROPERTIES, disturbs_writes
-from barrier_tck.harness.certify.spark_store.session_settings import SETTINGS
+from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION, SETTINGS
 from barrier_tck.harness.certify.spark_store.stage import StoreFailure, StoreProperty, StoreStage, check
 from barrier_tck.harness.certify.spark_store.steps import AnyStep
 from barrier_tck.harness.certify.spark_store.targets import StoreTarget, identity_of_store
@@ -125,6 +126,7 @@ def certify(
         problem, started = _lacks(processes, LAYOUTS[PLAIN]), processes.started
         if not problem:
             lacking = {name: _lacks(processes, layout) for name, layout in NEEDED.items()}
+            lacking[CHECKPOINT_IDS] = _has_no_ids(processes)
         missing = [f"{name} ({lacking[name]})" for name in require if lacking[name]]
         if missing:
             raise UsageProblem(f"{target.name} lacks {'; '.join(missing)}")
@@ -167,6 +169,28 @@ def _lacks(processes: StoreProcesses, layout: StoreLayout) -> str:
     return ""
 
 
+def _has_no_ids(processes: StoreProcesses) -> str:
+    """Try format 2, in which each commit has an id; return why that cannot be done, or an empty text."""
+    settings = SETTINGS | {FORMAT_VERSION: "2"}
+    try:
+        executor = processes.executor(LAYOUTS[PLAIN], processes.new_checkpoints(), settings)
+        if not executor.has_commit_ids:
+            return f"it is set to {FORMAT_VERSION}=1"
+        _use(executor, LAYOUTS[PLAIN])
+        executor.begin(1, commit_id=executor.commit_id)
+        executor.abort()
+        executor.close()
+    except Raised as error:
+        return str(error)
+    except Died as error:
+        processes.replace()
+        return _has_no_ids(processes) if error.from_outside else str(error)
+    if executor.commit_id is None:
+        return "its commits have no id"
+    processes.has_commit_ids = True
+    return ""
+
+
 def _use(executor: StoreExecutor, layout: StoreLayout) -> None:
     executor.begin(0)
     for family in layout.families:
@@ -201,6 +225,7 @@ def replay(
     processes = StoreProcesses(target, call_s, 300.0)
     try:
         _require_provider(processes)
+        _has_no_ids(processes)
         breach = breach_of(StoreStage(processes, failure.layout), failure.steps, watch)
         return None if breach is None else str(breach.violation)
     finally:

@@ -104,7 +104,7 @@ def test_the_model_keeps_versions_apart_and_remembers_what_was_given_up() -> Non
     for number in range(3):
         batch = model.begin(model.newest)
         batch.write("put", "default", (number, ""), "x")
-        model.commit(batch)
+        model.commit(batch, None)
     assert [len(model.content(version)["default"]) for version in range(4)] == [0, 1, 2, 3]
     assert model.retained_versions() == [3, 2]
     aborted = model.begin(3)
@@ -152,7 +152,10 @@ class PretendedExecutor:
         self.deletes, self.by_position = deletes, by_position
         self.version, self.rows = 0, dict[Key, str]()
 
-    def begin(self, version: int, to_write: bool = True) -> None:
+    has_commit_ids = False
+    commit_id = None
+
+    def begin(self, version: int, to_write: bool = True, commit_id: str | None = None) -> None:
         file = self.files / str(version)
         self.version = version
         self.rows = (
@@ -328,6 +331,7 @@ def dies_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(suite, "StoreProcesses", NoProcesses)
     monkeypatch.setattr(suite, "_require_provider", lambda processes: None)
     monkeypatch.setattr(suite, "_lacks", lambda processes, layout: "")
+    monkeypatch.setattr(suite, "_has_no_ids", lambda processes: "")
     monkeypatch.setattr(suite, "check", checked)
     monkeypatch.setattr(suite, "has_java_compiler", lambda: True)
     return names
