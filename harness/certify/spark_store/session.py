@@ -496,6 +496,9 @@ class StoreSession:
         """Compare what is retained, and what was being committed if it is there; then run that batch again."""
         for version in self.model.retained_versions():
             self._compare_version(steps.FRESH, version)
+            # What went wrong there may have left something behind; after a kill nothing is there.
+            if number in self._open:
+                self._compare_version(number, version)
         if doubtful is None:
             return
         version = doubtful.base + 1
