@@ -344,11 +344,11 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     ),
     PlantedBug(
         "SS-25",
-        "DropsFilesWithoutChecksum",
+        "BeginsWithItsRows",
         VERSIONS,
         _OURS,
-        "With checksums of files, those of former runs, which have none, are deleted.",
-        "settings-may-change",
+        "Version 0, opened again, has the rows of the first batch that this executor committed.",
+        "commits-have-ids",
     ),
     PlantedBug(
         "SS-26",
@@ -361,18 +361,18 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         "SS-27",
         "FillsItsMemory",
-        READS,
+        VERSIONS,
         _OURS,
-        "With bounded memory, a batch of more than a few rows loses the others.",
-        "batches-read-their-writes",
+        "With bounded memory, a batch of several rows has the first one only.",
+        "versions-are-exact",
     ),
     PlantedBug(
         "SS-28",
         "ChecksumsKeepTheFirstValue",
-        READS,
+        VERSIONS,
         _OURS,
         "With checksums of rows, a key that is there already keeps its former value.",
-        "batches-read-their-writes",
+        "versions-are-exact",
     ),
     PlantedBug(
         "SS-29",

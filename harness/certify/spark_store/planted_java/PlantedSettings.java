@@ -7,7 +7,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
@@ -170,39 +169,27 @@ public final class PlantedSettings {
     }
   }
 
-  /** With files that have checksums, those of a former run, which have none, are taken for remains. */
-  public static final class DropsFilesWithoutChecksum extends RocksDBStateStoreProvider {
-    private boolean looked = false;
-
-    private void look() {
-      if (looked || !on(this, "fileChecksumEnabled")) {
-        return;
-      }
-      looked = true;
-      File directory = directory(this);
-      TreeSet<String> names = new TreeSet<>(PlantedStores.names(directory, ""));
-      try {
-        for (String name : names) {
-          File file = new File(directory, name);
-          if (file.isFile() && version(name) > 0 && !name.endsWith(".crc") && !names.contains(name + ".crc")) {
-            PlantedStores.delete(file);
-          }
-        }
-      } catch (IOException error) {
-        throw new IllegalStateException(error);
-      }
-    }
+  /** Version 0, opened again, has the rows of the first batch that this executor committed. */
+  public static final class BeginsWithItsRows extends RocksDBStateStoreProvider {
+    private final List<Put> first = new ArrayList<>();
 
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
-      look();
-      return super.getStore(version, id, snapshot, empty);
-    }
-
-    @Override
-    public StateStore getReadStore(long version, Option<String> id) {
-      look();
-      return super.getReadStore(version, id);
+      List<Put> own = new ArrayList<>();
+      StateStore opened = super.getStore(version, id, snapshot, empty);
+      if (version == 0) {
+        first.forEach(put -> put.make(opened));
+      }
+      return PlantedStores.between(
+          opened,
+          (store, method, arguments) -> {
+            if (PlantedStores.is(method, "put")) {
+              own.add(Put.copied(arguments));
+            } else if (PlantedStores.is(method, "commit") && version == 0) {
+              first.addAll(own);
+            }
+            return PlantedStores.unchanged(store, method, arguments);
+          });
     }
   }
 
@@ -224,9 +211,9 @@ public final class PlantedSettings {
     }
   }
 
-  /** With bounded memory, a batch of more than a few rows loses the others. */
+  /** With bounded memory, a batch of several rows has the first one only. */
   public static final class FillsItsMemory extends RocksDBStateStoreProvider {
-    private static final int ROWS = 3;
+    private static final int ROWS = 1;
 
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {

@@ -330,8 +330,8 @@ def dies_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(suite, "StoreProcesses", NoProcesses)
     monkeypatch.setattr(suite, "_require_provider", lambda processes: None)
-    monkeypatch.setattr(suite, "_lacks", lambda processes, layout: "")
-    monkeypatch.setattr(suite, "_has_no_ids", lambda processes: "")
+    monkeypatch.setattr(suite, "lacks", lambda processes, layout: "")
+    monkeypatch.setattr(suite, "has_no_ids", lambda processes: "")
     monkeypatch.setattr(suite, "check", checked)
     monkeypatch.setattr(suite, "has_java_compiler", lambda: True)
     return names
