@@ -23,6 +23,7 @@ from barrier_tck.harness.certify.spark_store.layouts import (
     Key,
     StoreLayout,
 )
+from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION
 from barrier_tck.harness.certify.spark_store.targets import StoreTarget
 from barrier_tck.harness.certify.spark_store.unsafe_rows import row_bytes, row_columns
 
@@ -66,7 +67,12 @@ class StoreExecutor:
                 rows(2),
             )
             configuration = jvm.org.apache.spark.sql.internal.SQLConf()
-            for name, value in (settings | dict(target.settings)).items():
+            wanted = settings | dict(target.settings)
+            self.has_commit_ids = wanted.get(FORMAT_VERSION) == "2"
+            """Whether each commit has an id."""
+            self.commit_id: str | None = None
+            """That of the last commit."""
+            for name, value in wanted.items():
                 configuration.setConfString(name, value)
             hadoop = jvm.org.apache.hadoop.conf.Configuration()
             for name, value in storage.items():
@@ -89,13 +95,14 @@ class StoreExecutor:
             self._provider = provider
         self._store: Any = None
 
-    def begin(self, version: int, to_write: bool = True) -> None:
-        """Open the store at a version."""
+    def begin(self, version: int, to_write: bool = True, commit_id: str | None = None) -> None:
+        """Open the store at a version; with ids of commits, at that which a commit made."""
         with self.process.calls():
+            known = self._none if commit_id is None else self.process.jvm.scala.Some(commit_id)
             if to_write:
-                self._store = self._provider.getStore(version, self._none, *[False] * (self._parameters - 2))
+                self._store = self._provider.getStore(version, known, *[False] * (self._parameters - 2))
             else:
-                self._store = self._provider.getReadStore(version, self._none)
+                self._store = self._provider.getReadStore(version, known)
         if to_write:
             self._create_families()
         elif self.layout.column_families:
@@ -184,6 +191,9 @@ class StoreExecutor:
         """Commit, and return the new version."""
         with self.process.calls():
             version: int = self._store.commit()
+            if self.has_commit_ids:
+                made = self._store.getStateStoreCheckpointInfo().stateStoreCkptId()
+                self.commit_id = str(made.get()) if made.isDefined() else None
         self._store = None
         return version
 

@@ -10,7 +10,9 @@ DEFAULT = "default"
 """The family that every store has."""
 PREFIX_SCAN, RANGE_SCAN = "prefix-scan", "range-scan"
 COLUMN_FAMILIES, MULTIPLE_VALUES = "column-families", "multiple-values"
-CAPABILITIES = (PREFIX_SCAN, RANGE_SCAN, COLUMN_FAMILIES, MULTIPLE_VALUES)
+CHECKPOINT_IDS = "checkpoint-ids"
+"""Each commit has an id, by which its version is opened (state checkpoint format 2)."""
+CAPABILITIES = (PREFIX_SCAN, RANGE_SCAN, COLUMN_FAMILIES, MULTIPLE_VALUES, CHECKPOINT_IDS)
 """What a provider may have beyond the core. It declares nothing, so each is tried once."""
 
 KEY_TYPES, VALUE_TYPES = "ls", "s"

@@ -46,6 +46,7 @@ class VersionedStore:
         self.retained = retained
         self._versions: list[Content] = [{family: {} for family in families}]
         self._batches: list[list[Write]] = [[]]
+        self._ids: list[str | None] = [None]
         self.given_up: set[tuple[str, Key, str]] = set()
         """Values that were written by batches that were never committed."""
 
@@ -62,10 +63,19 @@ class VersionedStore:
         copied = {family: dict(entries) for family, entries in self._versions[version].items()}
         return OpenBatch(version, copied, read_only=version != self.newest)
 
-    def commit(self, batch: OpenBatch) -> None:
+    def commit(self, batch: OpenBatch, commit_id: str | None) -> None:
         """Make the next version from a batch that is based on the newest one."""
         self._versions.append(batch.content)
         self._batches.append(batch.writes)
+        self._ids.append(commit_id)
+
+    def commit_again(self, commit_id: str | None) -> None:
+        """Let the newest version be that of another commit, with the same writes."""
+        self._ids[-1] = commit_id
+
+    def commit_id(self, version: int) -> str | None:
+        """Return the id of the commit that made a version, if it has any."""
+        return self._ids[version]
 
     def give_up(self, batch: OpenBatch) -> None:
         """Remember what was written and never committed."""

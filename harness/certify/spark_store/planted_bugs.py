@@ -29,6 +29,7 @@ from barrier_tck.harness.certify.spark_store.clauses import (
 from barrier_tck.harness.certify.spark_store.processes import StoreProcesses
 from barrier_tck.harness.certify.spark_store.properties import PROPERTIES
 from barrier_tck.harness.certify.spark_store.stage import check
+from barrier_tck.harness.certify.spark_store.store_capabilities import has_no_ids
 from barrier_tck.harness.certify.spark_store.targets import (
     CHANGELOG,
     PREFIX,
@@ -41,7 +42,6 @@ from barrier_tck.harness.support.work_directories import new_work_directory
 SOURCES = Path(__file__).parent / "planted_java"
 """The Java sources."""
 NO_COMPILER = "there is no javac, which compiles the planted bugs; install a JDK to measure the strength"
-_CLASS = "barriertck.PlantedStores$"
 STRENGTH_S = 900.0
 """For how many seconds, at most, planted bugs are hunted; a bug that was not hunted by then counts as missed."""
 
@@ -49,7 +49,7 @@ STRENGTH_S = 900.0
 _OURS = "of our own"
 _WITH_CHANGELOG = (f"{CHANGELOG}=true",)
 
-PLANTED_BUGS: tuple[PlantedBug, ...] = (
+_OF_STORES: tuple[PlantedBug, ...] = (
     PlantedBug(
         "SS-01",
         "LosesTheLastPut",
@@ -293,7 +293,106 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "failed-writes-are-survived",
     ),
 )
-"""Every planted bug."""
+_OF_SETTINGS: tuple[PlantedBug, ...] = (
+    PlantedBug(
+        "SS-19",
+        "OpensTheLastCommit",
+        VERSIONS,
+        _OURS,
+        "With ids of commits, that which was written last is opened, whichever is asked for.",
+        "commits-have-ids",
+    ),
+    PlantedBug(
+        "SS-20",
+        "KeepsItsLateCommit",
+        VERSIONS,
+        _OURS,
+        "An executor whose commit came late takes it for that which counts.",
+        "commits-have-ids",
+    ),
+    PlantedBug(
+        "SS-21",
+        "TellsTheIdOfTheBase",
+        VERSIONS,
+        _OURS,
+        "A commit tells the id of the one on which it is based.",
+        "commits-have-ids",
+    ),
+    PlantedBug(
+        "SS-22",
+        "KeepsTheLastCommitOnly",
+        MAINTENANCE,
+        _OURS,
+        "Of the commits of a version, maintenance keeps that which was written last.",
+        "commits-have-ids",
+    ),
+    PlantedBug(
+        "SS-23",
+        "DropsFormerChangelogs",
+        VERSIONS,
+        _OURS,
+        "A run without changelogs deletes those of former runs.",
+        "settings-may-change",
+    ),
+    PlantedBug(
+        "SS-24",
+        "RepeatsAChangelog",
+        VERSIONS,
+        _OURS,
+        "A run without changelogs writes what is in those of former runs once more.",
+        "settings-may-change",
+    ),
+    PlantedBug(
+        "SS-25",
+        "BeginsWithItsRows",
+        VERSIONS,
+        _OURS,
+        "Version 0, opened again, has the rows of the first batch that this executor committed.",
+        "commits-have-ids",
+    ),
+    PlantedBug(
+        "SS-26",
+        "CompactionLosesARow",
+        VERSIONS,
+        _OURS,
+        "Compaction at a commit loses the row that was written last.",
+        "versions-are-exact",
+    ),
+    PlantedBug(
+        "SS-27",
+        "FillsItsMemory",
+        VERSIONS,
+        _OURS,
+        "With bounded memory, a batch of several rows has the first one only.",
+        "versions-are-exact",
+    ),
+    PlantedBug(
+        "SS-28",
+        "ChecksumsKeepTheFirstValue",
+        VERSIONS,
+        _OURS,
+        "With checksums of rows, a key that is there already keeps its former value.",
+        "versions-are-exact",
+    ),
+    PlantedBug(
+        "SS-29",
+        "RemovesWhatItCounts",
+        VERSIONS,
+        _OURS,
+        "Where rows are not counted, a removal in a version that was loaded is not made.",
+        "versions-are-exact",
+    ),
+    PlantedBug(
+        "SS-30",
+        "KeepsTheRowsOfAFailedCommit",
+        WRITES,
+        _OURS,
+        "Behind a commit that failed, the version on which it was based has its rows, in this executor.",
+        "failed-writes-are-survived",
+    ),
+)
+PLANTED_BUGS = (*_OF_STORES, *_OF_SETTINGS)
+"""Every planted bug: those that show with any settings, and those that need some, ids of commits, or a failed commit."""
 
 
 def compiled_planted(compiler: Path, otherwise: Path) -> Path:
@@ -306,13 +405,15 @@ def compiled_planted(compiler: Path, otherwise: Path) -> Path:
 
 def target_of(bug: PlantedBug, classes: Path) -> StoreTarget:
     """Return the target that has a bug, for a jar with compiled classes."""
-    return store_target(f"{PREFIX}{_CLASS}{bug.name}", (str(classes),), bug.settings)
+    source = "PlantedSettings" if bug in _OF_SETTINGS else "PlantedStores"
+    return store_target(f"{PREFIX}barriertck.{source}${bug.name}", (str(classes),), bug.settings)
 
 
 def hunt_planted(bug: PlantedBug, processes: StoreProcesses, classes: Path, seed: int) -> PropertyOutcome:
     """Run the property that must catch a bug; the JVM must have ``classes`` on its class path."""
     one = next(entry for entry in PROPERTIES if entry.name == bug.caught_by)
     processes.target = target_of(bug, classes)
+    has_no_ids(processes)
     return check(one, processes, seed, shrink=False)[0]
 
 

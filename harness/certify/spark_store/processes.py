@@ -34,6 +34,8 @@ class StoreProcesses:
         self.target = target
         self.started = 0
         self.log = ""
+        self.has_commit_ids = False
+        """Whether the store gives each commit an id, if it is asked to; nobody has tried yet."""
         self._call_s = call_s * _PATIENCE
         self._deadline = time.monotonic() + total_s
         self._directory = new_work_directory("stores")

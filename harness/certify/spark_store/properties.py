@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from barrier_tck.harness.certify.engine.hunt import Hunt
 from barrier_tck.harness.certify.engine.property import Property
 from barrier_tck.harness.certify.spark_store import clauses, steps
 from barrier_tck.harness.certify.spark_store.layouts import (
+    CHECKPOINT_IDS,
     COLUMN_FAMILIES,
     MANY,
     MULTIPLE_VALUES,
@@ -22,6 +24,7 @@ from barrier_tck.harness.certify.spark_store.layouts import (
     RANGE_SCAN,
     RANGED,
 )
+from barrier_tck.harness.certify.spark_store.session_settings import DRAWN, FORMAT_VERSION
 from barrier_tck.harness.certify.spark_store.stage import StoreProperty
 from barrier_tck.harness.certify.spark_store.storage_files import HOW
 
@@ -34,9 +37,17 @@ _KEYS = st.one_of(
 )
 _VALUES = st.sampled_from(["", "x", "y", "z\x00", "größe", "v" * 5_000, "w" * 100])
 _EXECUTORS = st.sampled_from([0, 0, 0, 1])
+_ANY = st.sampled_from([0, 1])
 _ANYWHERE = st.sampled_from([0, 1, steps.FRESH])
 _FAMILIES = st.integers(0, 2)
 _BACK = st.integers(0, 1)
+
+_SETTINGS = st.tuples(*(st.sampled_from(one.values) for one in DRAWN)).map(
+    lambda values: steps.StartQuery(
+        # What is as Spark has it is not said.
+        tuple((one.name, value) for one, value in zip(DRAWN, values, strict=True) if value != one.values[0])
+    )
+)
 
 _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "put": st.builds(steps.PutRow, _EXECUTORS, _FAMILIES, _KEYS, _VALUES),
@@ -49,8 +60,10 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "read": st.builds(steps.ReadRow, _EXECUTORS, _FAMILIES, _KEYS),
     "scan": st.builds(steps.ScanFamily, _EXECUTORS, _FAMILIES, _NUMBERS, _NUMBERS),
     "evict": st.builds(steps.EvictRows, _EXECUTORS, _FAMILIES, st.integers(1, 3)),
+    "settings": _SETTINGS,
     "begin": st.builds(steps.OpenVersion, _EXECUTORS, st.integers(0, 3)),
     "commit": st.builds(steps.CommitBatch, _EXECUTORS),
+    "late": st.builds(steps.CommitLate, _ANY),
     "abort": st.builds(steps.AbortBatch, _EXECUTORS),
     "rerun": st.builds(steps.RerunBatch, _EXECUTORS),
     "maintain": st.builds(steps.MaintainStore, _EXECUTORS),
@@ -84,7 +97,7 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Draws sequences of some moves; one that is named twice is drawn twice as often."""
+    """Draws sequences of some moves, and the settings of the query; a move named twice is drawn twice as often."""
 
     moves: str
     steps_max: int = 24
@@ -100,11 +113,42 @@ class Moves:
         part = st.lists(
             st.sampled_from(self.moves.split()).flatmap(_MOVES.__getitem__), min_size=size // 3, max_size=size
         )
-        if not self.faults:
-            return part
-        return st.tuples(*(st.tuples(part, _MOVES[fault]) for fault in self.faults)).map(
-            lambda parts: [step for some, fault in parts for step in (*some, fault)]
+        if self.faults:
+            parts = st.tuples(*(st.tuples(part, _MOVES[fault]) for fault in self.faults))
+            part = parts.map(lambda some: [step for before, fault in some for step in (*before, fault)])
+        return st.tuples(_SETTINGS, part).map(lambda drawn: [drawn[0], *drawn[1]])
+
+
+@dataclass(frozen=True, slots=True)
+class Contended:
+    """Draws sequences in which two tasks run each batch, with other writes, and commit one after the other."""
+
+    def run(self, one: StoreProperty, hunt: Hunt[steps.AnyStep], seed: int, examples: int) -> None:
+        play_sequences(self.sequences(), hunt, seed, examples)
+
+    def sequences(self) -> st.SearchStrategy[list[steps.AnyStep]]:
+        """Return the strategy that draws sequences."""
+        between = st.lists(
+            st.sampled_from(["maintain", "check", "rerun", "reopen", "settings"]).flatmap(_MOVES.__getitem__), max_size=3
         )
+        part = st.tuples(_ANY, *(st.tuples(_COMMON, _VALUES) for _ in range(4)), between, between).map(_contended)
+        start = _SETTINGS.map(
+            lambda step: steps.StartQuery(tuple((dict(step.settings) | {FORMAT_VERSION: "2"}).items()))
+        )
+        rounds = st.lists(part, min_size=2, max_size=5).map(lambda some: [step for steps_ in some for step in steps_])
+        return st.tuples(start, rounds).map(lambda drawn: [drawn[0], *drawn[1]])
+
+
+def _contended(drawn: Any) -> list[steps.AnyStep]:
+    """Let two executors open the newest version and write; the first commits, the other one is late."""
+    first, *rows, between, after = drawn
+    second = 1 - first
+    writes = [
+        steps.PutRow(executor, 0, key, value)
+        for executor, (key, value) in zip((first, second, first, second), rows, strict=True)
+    ]
+    # Each opens the newest version with its first write.
+    return [*writes, steps.CommitBatch(first), *between, steps.CommitLate(second), *after]
 
 
 def disturbs_writes(one: StoreProperty) -> bool:
@@ -263,7 +307,7 @@ PROPERTIES: tuple[StoreProperty, ...] = (
         (clauses.VERSIONS,),
         "Every retained version holds what was committed, on the executor that committed it and on others.",
         Moves("put put put remove remove commit commit check begin reopen"),
-        examples=20,
+        examples=30,
         needs=("put", "remove-one", "commit", "check"),
         layout=PLAIN,
     ),
@@ -293,6 +337,27 @@ PROPERTIES: tuple[StoreProperty, ...] = (
         Moves("put put remove commit commit rerun check reopen"),
         examples=16,
         needs=("commit", "rerun"),
+        layout=PLAIN,
+    ),
+    Property(
+        "settings-may-change",
+        "contract",
+        (clauses.VERSIONS,),
+        "A query that starts again with other settings, on any executor, finds every retained version as it was.",
+        Moves("put put put remove commit commit commit settings check maintain rerun", steps_max=40),
+        examples=16,
+        needs=("commit", "settings", "check"),
+        layout=PLAIN,
+    ),
+    Property(
+        "commits-have-ids",
+        "contract",
+        (clauses.VERSIONS,),
+        "Of a version that several tasks have committed, with other writes too, that of the id that counts is given.",
+        Contended(),
+        examples=24,
+        capability=CHECKPOINT_IDS,
+        needs=("commit", "commit-late", "check"),
         layout=PLAIN,
     ),
     Property(

@@ -25,7 +25,12 @@ from barrier_tck.harness.certify.spark_store.layouts import (
 )
 from barrier_tck.harness.certify.spark_store.model import OpenBatch, VersionedStore, Write
 from barrier_tck.harness.certify.spark_store.processes import StoreProcesses
-from barrier_tck.harness.certify.spark_store.session_settings import RETAINED, SETTINGS
+from barrier_tck.harness.certify.spark_store.session_settings import (
+    FORMAT_VERSION,
+    RETAINED,
+    SETTINGS,
+    started_again,
+)
 from barrier_tck.harness.certify.spark_store.storage_files import damaged, storage_files
 from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
 
@@ -62,6 +67,8 @@ class StoreSession:
     model: VersionedStore = field(init=False)
     _compare: Comparisons = field(init=False)
     _open: dict[int, _Open] = field(default_factory=dict)
+    _settings: dict[str, str] = field(default_factory=dict)
+    """Of the query, as it was started last."""
     _maintained: bool = False
     """Whether maintenance changed a file in storage."""
     _killed: bool = False
@@ -131,6 +138,8 @@ class StoreSession:
     def _play(self, step: steps.AnyStep) -> None:
         self.calls += 1
         match step:
+            case steps.StartQuery(settings=settings):
+                self._start_query(dict(settings))
             case steps.OpenVersion(executor=number, back=back):
                 self._begin(number, max(0, self.model.newest - back))
             case (
@@ -152,6 +161,8 @@ class StoreSession:
                 self._evict(number, self._family(family), every)
             case steps.CommitBatch(executor=number):
                 self._commit(number)
+            case steps.CommitLate(executor=number):
+                self._commit_late(number)
             case steps.AbortBatch(executor=number):
                 self._abort(number)
             case steps.RerunBatch(executor=number):
@@ -173,11 +184,19 @@ class StoreSession:
 
     # --- stores ---------------------------------------------------------------------------------------------
 
+    def _start_query(self, settings: dict[str, str]) -> None:
+        """Start the query with other settings; those that it keeps for its whole life are given before it commits."""
+        for number in sorted(self._open):
+            self._unload(number)
+        if settings.get(FORMAT_VERSION) == "2" and not self.processes.has_commit_ids:
+            del settings[FORMAT_VERSION]
+        self._settings = started_again(self._settings, settings) if self.model.newest else settings
+
     def _executor(self, number: int) -> _Open:
         if number not in self._open:
             storage = {} if self._writes is None else self._writes.settings()
             self._open[number] = _Open(
-                self.processes.executor(self.layout, self.checkpoints, SETTINGS, storage)
+                self.processes.executor(self.layout, self.checkpoints, SETTINGS | self._settings, storage)
             )
         return self._open[number]
 
@@ -187,7 +206,7 @@ class StoreSession:
         one = self._executor(number)
         batch = self.model.begin(version)
         try:
-            one.executor.begin(version, to_write=not batch.read_only)
+            one.executor.begin(version, not batch.read_only, self.model.commit_id(version))
         except Raised:
             if self.model.is_retained(version):
                 raise
@@ -268,7 +287,20 @@ class StoreSession:
         with self._timed("commit"):
             version = executor.commit()
         self._committed(version, batch.base + 1)
-        self.model.commit(batch)
+        self.model.commit(batch, executor.commit_id)
+
+    def _commit_late(self, number: int) -> None:
+        """Commit a version that another executor has committed, if that does not take its place."""
+        one = self._open.get(number)
+        batch = one.batch if one is not None else None
+        if one is None or batch is None or batch.read_only or not one.executor.has_commit_ids:
+            self._abort(number)
+            return
+        if batch.base != self.model.newest - 1:
+            self._abort(number)
+            return
+        one.batch = None
+        self._committed(one.executor.commit(), batch.base + 1)
 
     @contextlib.contextmanager
     def _timed(self, call: str) -> Iterator[None]:
@@ -290,17 +322,19 @@ class StoreSession:
         one.executor.abort()
 
     def _rerun(self, number: int) -> None:
-        if self.model.newest:
-            self._run_again(number, self.model.newest, self.model.writes(self.model.newest))
+        newest = self.model.newest
+        if newest:
+            self.model.commit_again(self._run_again(number, newest, self.model.writes(newest)))
 
-    def _run_again(self, number: int, version: int, writes: list[Write]) -> None:
-        """Commit a version with these writes, on top of the version before."""
+    def _run_again(self, number: int, version: int, writes: list[Write]) -> str | None:
+        """Commit a version with these writes, on top of the version before; return the id of the commit."""
         self._abort(number)
         executor = self._executor(number).executor
-        executor.begin(version - 1)
+        executor.begin(version - 1, commit_id=self.model.commit_id(version - 1))
         for write in writes:
             self._make(executor, write)
         self._committed(executor.commit(), version)
+        return executor.commit_id
 
     def _maintain(self, number: int) -> None:
         executor = self._executor(number).executor
@@ -402,7 +436,7 @@ class StoreSession:
                     executor.maintain()
                 else:
                     self._committed(executor.commit(), doubtful.base + 1)
-                    self.model.commit(doubtful)
+                    self.model.commit(doubtful, executor.commit_id)
                     doubtful = None
             except Died as error:
                 if error.hung or error.from_outside:
@@ -445,8 +479,7 @@ class StoreSession:
                 for write in _LAST_WRITES:
                     doubtful.write(*write)
                 # A store may open its file with the batch or with the first write.
-                self._run_again(step.executor, doubtful.base + 1, doubtful.writes)
-                self.model.commit(doubtful)
+                self.model.commit(doubtful, self._run_again(step.executor, doubtful.base + 1, doubtful.writes))
                 doubtful = None
         except Raised:
             if len(self._writes.struck()) == before:
@@ -463,16 +496,19 @@ class StoreSession:
         """Compare what is retained, and what was being committed if it is there; then run that batch again."""
         for version in self.model.retained_versions():
             self._compare_version(steps.FRESH, version)
+            # What went wrong there may have left something behind; after a kill nothing is there.
+            if number in self._open:
+                self._compare_version(number, version)
         if doubtful is None:
             return
         version = doubtful.base + 1
         executor = self._executor(steps.FRESH).executor
-        with contextlib.suppress(Raised):  # the version is absent
-            executor.begin(version, to_write=False)
-            self._compare_doubtful(executor, doubtful, clause)
+        if not executor.has_commit_ids:  # nobody knows the id of a commit that did not return
+            with contextlib.suppress(Raised):  # the version is absent
+                executor.begin(version, to_write=False)
+                self._compare_doubtful(executor, doubtful, clause)
         self._unload(steps.FRESH)
-        self._run_again(number, version, doubtful.writes)
-        self.model.commit(doubtful)
+        self.model.commit(doubtful, self._run_again(number, version, doubtful.writes))
         self._compare_version(steps.FRESH, version)
 
     def _compare_doubtful(self, executor: StoreExecutor, doubtful: OpenBatch, clause: str) -> None:

@@ -47,6 +47,10 @@ class StoreStage(Stage[steps.AnyStep]):
 
     def simpler(self, played: tuple[steps.AnyStep, ...], position: int) -> Iterable[steps.AnyStep]:
         step = played[position]
+        if isinstance(step, steps.StartQuery):
+            return [
+                steps.StartQuery(tuple(one for one in step.settings if one != left)) for left in step.settings
+            ]
         if isinstance(step, (steps.PutRow, steps.MergeRow)):
             plain = msgspec.structs.replace(step, family=0, key=_PLAIN_KEY, value="x")
             return [each for each in (plain, msgspec.structs.replace(step, value="x")) if each != step]

@@ -12,6 +12,7 @@ import msgspec
 from barrier_tck.faults.targets import WriteFault
 from barrier_tck.harness.certify.engine.steps import Step
 from barrier_tck.harness.certify.spark_store.layouts import Key
+from barrier_tck.harness.certify.spark_store.session_settings import in_short
 
 _TEXT_MAX = 20
 FRESH = 2
@@ -24,6 +25,16 @@ class StoreStep(Step, frozen=True):
     def description(self) -> str:
         rest = [getattr(self, name) for name in self.__struct_fields__ if name != "executor"]
         return f"{_name_of(getattr(self, 'executor', FRESH))}: {self.kind}({', '.join(map(brief, rest))})"
+
+
+class StartQuery(StoreStep, frozen=True, tag="settings"):
+    """Start the query with other settings: on new executors. Once a version is committed, some settings stay."""
+
+    settings: tuple[tuple[str, str], ...]
+    """Name and value of each."""
+
+    def description(self) -> str:
+        return f"start the query with {in_short(dict(self.settings)) or 'default settings'}"
 
 
 class OpenVersion(StoreStep, frozen=True, tag="begin"):
@@ -113,6 +124,15 @@ class EvictRows(StoreStep, frozen=True, tag="evict"):
 
 class CommitBatch(StoreStep, frozen=True, tag="commit"):
     """Commit what an executor has open; if another one was faster, it is aborted, as Spark does with such a task."""
+
+    executor: int
+
+
+class CommitLate(StoreStep, frozen=True, tag="commit-late"):
+    """Commit what an executor has open, although another one has committed that version: a task that nobody waits for.
+
+    Only with ids of commits (format 2): nobody asks for its id. Otherwise the batch is aborted.
+    """
 
     executor: int
 
@@ -209,7 +229,8 @@ class FailWrites(StoreStep, frozen=True, tag="trouble"):
 
 
 AnyStep = (
-    OpenVersion
+    StartQuery
+    | OpenVersion
     | PutRow
     | MergeRow
     | RemoveRow
@@ -220,6 +241,7 @@ AnyStep = (
     | FillRows
     | EvictRows
     | CommitBatch
+    | CommitLate
     | AbortBatch
     | RerunBatch
     | MaintainStore

@@ -23,6 +23,7 @@ from barrier_tck.harness.certify.spark_store.executor import StoreExecutor
 from barrier_tck.harness.certify.spark_store.java_process import Died, Raised
 from barrier_tck.harness.certify.spark_store.layouts import (
     CAPABILITIES,
+    CHECKPOINT_IDS,
     LAYOUTS,
     MANY,
     NEEDED,
@@ -33,7 +34,8 @@ from barrier_tck.harness.certify.spark_store.layouts import (
 )
 from barrier_tck.harness.certify.spark_store.processes import NO_DISTURBED_WRITES, StoreProcesses
 from barrier_tck.harness.certify.spark_store.properties import PROPERTIES, disturbs_writes
-from barrier_tck.harness.certify.spark_store.session_settings import SETTINGS
+from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION, SETTINGS
+from barrier_tck.harness.certify.spark_store.store_capabilities import has_no_ids, lacks
 from barrier_tck.harness.certify.spark_store.stage import StoreFailure, StoreProperty, StoreStage, check
 from barrier_tck.harness.certify.spark_store.steps import AnyStep
 from barrier_tck.harness.certify.spark_store.targets import StoreTarget, identity_of_store
@@ -122,9 +124,10 @@ def certify(
     try:
         certification = Certification(level, PROPERTIES, subject, progress, keep, only, earlier)
         _require_provider(processes)
-        problem, started = _lacks(processes, LAYOUTS[PLAIN]), processes.started
+        problem, started = lacks(processes, LAYOUTS[PLAIN]), processes.started
         if not problem:
-            lacking = {name: _lacks(processes, layout) for name, layout in NEEDED.items()}
+            lacking = {name: lacks(processes, layout) for name, layout in NEEDED.items()}
+            lacking[CHECKPOINT_IDS] = has_no_ids(processes)
         missing = [f"{name} ({lacking[name]})" for name in require if lacking[name]]
         if missing:
             raise UsageProblem(f"{target.name} lacks {'; '.join(missing)}")
@@ -152,37 +155,6 @@ def _require_provider(processes: StoreProcesses) -> None:
         raise UsageProblem(f"{shown(target.class_name)} is not a StateStoreProvider")
 
 
-def _lacks(processes: StoreProcesses, layout: StoreLayout) -> str:
-    """Use each family of a layout once; return why that cannot be done, or an empty text."""
-    try:
-        executor = processes.executor(layout, processes.new_checkpoints(), SETTINGS)
-        _use(executor, layout)
-        executor.close()
-    except Raised as error:
-        return str(error)
-    except Died as error:
-        processes.replace()
-        # Another program has ended the JVM, so it is not known yet what the store lacks.
-        return _lacks(processes, layout) if error.from_outside else str(error)
-    return ""
-
-
-def _use(executor: StoreExecutor, layout: StoreLayout) -> None:
-    executor.begin(0)
-    for family in layout.families:
-        key = (1, "a")
-        executor.put(family, key, "x")
-        if family.kind == PREFIXED:
-            executor.scan(family, 1)
-        elif family.kind == RANGED:
-            executor.range(family, key, None)
-        elif family.kind == MANY:
-            executor.merge(family, key, "y")
-            executor.values(family, key)
-        executor.iterate(family)
-    executor.commit()
-
-
 def read_failure(path: Path) -> StoreFailure:
     """Read a replay file; raises UsageProblem if it is none of a state store."""
     failure = read_replay(path, StoreFailure, "a state store")
@@ -201,6 +173,7 @@ def replay(
     processes = StoreProcesses(target, call_s, 300.0)
     try:
         _require_provider(processes)
+        has_no_ids(processes)
         breach = breach_of(StoreStage(processes, failure.layout), failure.steps, watch)
         return None if breach is None else str(breach.violation)
     finally:

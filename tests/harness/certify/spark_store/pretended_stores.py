@@ -19,7 +19,8 @@ from barrier_tck.harness.certify.spark_store.layouts import LAYOUTS, Family, Key
 from barrier_tck.harness.certify.spark_store.model import Content
 from barrier_tck.harness.certify.spark_store.processes import StoreProcesses
 from barrier_tck.harness.certify.spark_store.session import StoreSession
-from barrier_tck.harness.certify.spark_store.targets import store_target
+from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION
+from barrier_tck.harness.certify.spark_store.targets import CHANGELOG, store_target
 from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
 
 
@@ -38,8 +39,23 @@ def saved(content: Content) -> str:
     return json.dumps([[family, list(map(list, entries.items()))] for family, entries in content.items()])
 
 
+def json_content(file: Path) -> Content:
+    """Return the version that is in a file; raises Raised."""
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise Raised(f"{file.name}: {error}") from error
+    return {
+        family: {(number, text): tuple(values) for (number, text), values in entries}
+        for family, entries in found
+    }
+
+
 class Store:
     """A right store: a file with everything for each version, of which maintenance keeps those that are retained."""
+
+    has_commit_ids = False
+    commit_id: str | None = None
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -52,20 +68,11 @@ class Store:
 
     # --- versions -------------------------------------------------------------------------------------------
 
-    def begin(self, version: int, to_write: bool = True) -> None:
+    def begin(self, version: int, to_write: bool = True, commit_id: str | None = None) -> None:
         self.version, self.content = version, self.load(version)
 
     def load(self, version: int) -> Content:
-        if not version:
-            return self.nothing()
-        try:
-            found = json.loads((self.files / f"{version}.json").read_text())
-        except (OSError, ValueError) as error:
-            raise Raised(f"version {version}: {error}") from error
-        return {
-            family: {(number, text): tuple(values) for (number, text), values in entries}
-            for family, entries in found
-        }
+        return json_content(self.files / f"{version}.json") if version else self.nothing()
 
     def save(self, version: int, content: Content) -> None:
         self.machine.write(self.files / f"{version}.json", saved(content))
@@ -130,8 +137,13 @@ class Machine:
         self.dies_behind = 0
         """After how many more writes everything ends; 0 if it does not."""
         self.families: tuple[Family, ...] = ()
+        self.settings: dict[str, str] = {}
+        """Those of the executor that was started last."""
         self._numbers = itertools.count()
         self.new_checkpoints()
+
+    def next_id(self) -> int:
+        return next(self._numbers)
 
     def session(self, layout: str) -> StoreSession:
         return StoreSession(self.as_processes(), LAYOUTS[layout], self.checkpoints, disturbed=True)
@@ -148,8 +160,14 @@ class Machine:
         self.writes = DisturbedWrites(place / "writes", lambda path: "")
         return self.checkpoints
 
-    def executor(self, layout: StoreLayout, *rest: object) -> Store:
-        self.families = layout.families
+    @property
+    def has_commit_ids(self) -> bool:
+        return issubclass(self.store, StoreWithIds)
+
+    def executor(
+        self, layout: StoreLayout, checkpoints: Path, settings: dict[str, str], storage: object
+    ) -> Store:
+        self.families, self.settings = layout.families, settings
         return self.store(self)
 
     def disturbed_writes(self, checkpoints: Path) -> DisturbedWrites:
@@ -189,6 +207,37 @@ class Machine:
                 file.write_text(text)
             raise Raised("No space left on device")
         file.write_text(text)
+
+
+class StoreWithIds(Store):
+    """A right store that gives each commit an id if it is asked to: a file for each commit, which is never replaced."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.has_commit_ids = machine.settings.get(FORMAT_VERSION) == "2"
+
+    def begin(self, version: int, to_write: bool = True, commit_id: str | None = None) -> None:
+        assert (commit_id is not None) == (self.has_commit_ids and version > 0)
+        self.version, self.content = version, self.load_commit(version, commit_id)
+
+    def load_commit(self, version: int, commit_id: str | None) -> Content:
+        """Return what a commit made."""
+        if commit_id is None:
+            return self.load(version)
+        return json_content(self.files / f"{version}.{commit_id}.json")
+
+    def commit(self) -> int:
+        if not self.has_commit_ids:
+            return super().commit()
+        self.commit_id = str(self.machine.next_id())
+        self.machine.write(self.files / f"{self.version + 1}.{self.commit_id}.json", saved(self.content))
+        return self.version + 1
+
+    def maintain(self) -> None:
+        numbers = sorted({int(file.name.split(".")[0]) for file in self.files.iterdir()})
+        for number in numbers[:-2]:
+            for file in self.files.glob(f"{number}.*"):
+                file.unlink()
 
 
 # --- mistakes ----------------------------------------------------------------------------------------------
@@ -320,8 +369,8 @@ class AbortsNothing(Store):
 
     left: Content | None = None
 
-    def begin(self, version: int, to_write: bool = True) -> None:
-        super().begin(version, to_write)
+    def begin(self, version: int, to_write: bool = True, commit_id: str | None = None) -> None:
+        super().begin(version, to_write, commit_id)
         for family, entries in (self.left or {}).items():
             self.content[family].update(entries)
         self.left = None
@@ -414,6 +463,39 @@ class PublishesInTwoParts(Store):
         return super().commit()
 
 
+class IgnoresTheId(StoreWithIds):
+    """A version is what was committed last under its number, whichever commit is asked for."""
+
+    def load_commit(self, version: int, commit_id: str | None) -> Content:
+        found = sorted(self.files.glob(f"{version}.*.json"), key=lambda file: int(file.name.split(".")[1]))
+        return json_content(found[-1]) if found else super().load_commit(version, commit_id)
+
+
+class KeepsOneCommitOfAVersion(StoreWithIds):
+    """Maintenance takes all commits of a version but the last for given up."""
+
+    def maintain(self) -> None:
+        super().maintain()
+        for number in {int(file.name.split(".")[0]) for file in self.files.iterdir()}:
+            found = sorted(self.files.glob(f"{number}.*.json"), key=lambda file: file.stat().st_mtime_ns)
+            for file in found[:-1]:
+                file.unlink()
+
+
+class ReadsInOneFormat(Store):
+    """What was committed with other settings cannot be read."""
+
+    @property
+    def suffix(self) -> str:
+        return "z" if CHANGELOG in self.machine.settings else ""
+
+    def load(self, version: int) -> Content:
+        return json_content(self.files / f"{version}.json{self.suffix}") if version else self.nothing()
+
+    def save(self, version: int, content: Content) -> None:
+        self.machine.write(self.files / f"{version}.json{self.suffix}", saved(content))
+
+
 MISTAKES: tuple[type[Store], ...] = (
     GivesARowTwice,
     MissesARow,
@@ -446,5 +528,8 @@ MISTAKES: tuple[type[Store], ...] = (
     DiesAndDeletes,
     LeavesAHalf,
     PublishesInTwoParts,
+    IgnoresTheId,
+    KeepsOneCommitOfAVersion,
+    ReadsInOneFormat,
 )
 """All that are wrong."""

@@ -27,8 +27,10 @@ from barrier_tck.harness.certify.spark_store.layouts import (
 )
 from barrier_tck.harness.certify.spark_store.properties import PROPERTIES
 from barrier_tck.harness.certify.spark_store.session import StoreSession
+from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION, SETTINGS
 from barrier_tck.harness.certify.spark_store.stage import StoreFailure, StoreProperty, StoreStage, check
 from barrier_tck.harness.certify.spark_store.storage_files import HOW
+from barrier_tck.harness.certify.spark_store.targets import CHANGELOG
 from tests.harness.certify.spark_store.pretended_stores import (
     MISTAKES,
     AbortsNothing,
@@ -44,8 +46,10 @@ from tests.harness.certify.spark_store.pretended_stores import (
     GivesUpForGood,
     GivesWhatWasRemoved,
     HasNoOrder,
+    IgnoresTheId,
     KeepsADroppedFamily,
     KeepsItToItself,
+    KeepsOneCommitOfAVersion,
     LeavesAHalf,
     Machine,
     MergesInFront,
@@ -57,12 +61,14 @@ from tests.harness.certify.spark_store.pretended_stores import (
     RangesToTheEnd,
     RangesTwice,
     RangesWithoutOrder,
+    ReadsInOneFormat,
     ScansEverything,
     ScansNothing,
     ScansTwice,
     ServesAnOlderOne,
     SpoilsTheBase,
     Store,
+    StoreWithIds,
     TakesItForDone,
     play,
 )
@@ -78,6 +84,13 @@ LAST = steps.CompareVersion(steps.FRESH, 0)
 DAMAGE = tuple(steps.DamageFile(how, file) for how in HOW for file in (0, 1))
 FAIL_WRITES = steps.FailWrites(0, "commit", WriteFault.FULL, 1)
 KILL = steps.KillJvm(0, "commit", 500)
+
+IDS = steps.StartQuery(((FORMAT_VERSION, "2"),))
+CONTENDED = (
+    *(IDS, *BATCH, steps.PutRow(0, 0, OTHER, "v"), steps.PutRow(1, 0, OTHER, "w")),
+    *(steps.CommitBatch(0), steps.CommitLate(1)),
+)
+"""Two executors run the second batch, and that which commits first counts."""
 
 CASES: list[tuple[type[Store], str, steps.Steps, str]] = [
     (GivesARowTwice, PLAIN, (*WRITES, SCAN), clauses.READS),
@@ -114,6 +127,9 @@ CASES: list[tuple[type[Store], str, steps.Steps, str]] = [
         ),
         clauses.VERSIONS,
     ),
+    (IgnoresTheId, PLAIN, (*CONTENDED, LAST), clauses.VERSIONS),
+    (KeepsOneCommitOfAVersion, PLAIN, (*CONTENDED, steps.MaintainStore(0), LAST), clauses.MAINTENANCE),
+    (ReadsInOneFormat, PLAIN, (*BATCH, steps.StartQuery(((CHANGELOG, "true"),)), LAST), clauses.VERSIONS),
     (CountsWrongly, PLAIN, BATCH, clauses.VERSIONS),
     (OpensTheNewest, PLAIN, (*BATCH, *NEXT, steps.CompareVersion(steps.FRESH, 1)), clauses.VERSIONS),
     (KeepsItToItself, PLAIN, (*BATCH, LAST), clauses.VERSIONS),
@@ -156,13 +172,44 @@ def apply_all(session: StoreSession, played: steps.Steps) -> None:
 def test_a_mistake_of_a_store_is_seen_and_a_right_store_plays_the_same_steps(
     store: type[Store], layout: str, played: steps.Steps, clause: str, tmp_path: Path
 ) -> None:
-    right = Machine(Store, tmp_path / "right").session(layout)
+    right = Machine(StoreWithIds, tmp_path / "right").session(layout)
     play(right, played)
     assert right.shown.total() > 0, "nothing was compared"
     wrong = Machine(store, tmp_path / "wrong").session(layout)
     with pytest.raises(Violation) as found:
         apply_all(wrong, played)
     assert found.value.clause == clause, found.value
+
+
+def test_a_query_keeps_some_settings_when_it_starts_again_and_the_others_are_those_of_the_start(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(StoreWithIds, tmp_path)
+    session = machine.session(PLAIN)
+    both = steps.StartQuery(((FORMAT_VERSION, "2"), (CHANGELOG, "true")))
+    apply_all(session, (steps.StartQuery(()), both, *BATCH))
+    assert machine.settings == SETTINGS | dict(both.settings)
+    assert session.model.commit_id(1) is not None
+    apply_all(session, (steps.StartQuery(((FORMAT_VERSION, "1"),)), LAST))
+    assert machine.settings == SETTINGS | {FORMAT_VERSION: "2"}
+    session.close()
+
+
+def test_a_store_without_ids_is_not_asked_for_them_and_nobody_commits_late(tmp_path: Path) -> None:
+    machine = Machine(Store, tmp_path)
+    session = machine.session(PLAIN)
+    apply_all(session, CONTENDED)
+    assert FORMAT_VERSION not in machine.settings
+    assert session.model.content(2)["default"][OTHER] == ("v",)
+    session.close()
+
+
+def test_settings_that_do_not_matter_are_left_out_of_a_failing_sequence(tmp_path: Path) -> None:
+    one = next(one for one in PROPERTIES if one.name == "commits-have-ids")
+    _, failure = check(one, Machine(IgnoresTheId, tmp_path).as_processes(), SEEDS[0])
+    assert failure is not None
+    starts = [step for step in failure.steps if isinstance(step, steps.StartQuery)]
+    assert starts == [IDS]
 
 
 # --- whole properties --------------------------------------------------------------------------------------------
@@ -174,7 +221,7 @@ def test_a_right_store_has_every_property_and_each_shows_what_it_is_for(
     one: StoreProperty, tmp_path: Path
 ) -> None:
     for number, seed in enumerate(SEEDS):
-        processes = Machine(Store, tmp_path / str(number)).as_processes()
+        processes = Machine(StoreWithIds, tmp_path / str(number)).as_processes()
         outcome, failure = check(one, processes, seed)
         assert (outcome.status, outcome.reason, failure) == ("passed", "", None)
         assert set(outcome.shown) == set(one.clauses)
@@ -219,7 +266,7 @@ def test_a_failing_sequence_is_made_smaller_and_fails_again_for_the_same_reason(
 ) -> None:
     one = next(one for one in PROPERTIES if one.name == "versions-are-exact")
     _, failure = check(one, Machine(mistake, tmp_path / "first").as_processes(), SEEDS[1])
-    assert failure is not None and len(failure.steps) <= 3, failure
+    assert failure is not None and len(failure.steps) <= 4, failure
     for store, violated in ((mistake, failure.violation), (Store, "None")):
         machine = Machine(store, tmp_path / store.__name__)
         assert violation_of(failure, machine) == violated

@@ -104,7 +104,7 @@ def test_the_model_keeps_versions_apart_and_remembers_what_was_given_up() -> Non
     for number in range(3):
         batch = model.begin(model.newest)
         batch.write("put", "default", (number, ""), "x")
-        model.commit(batch)
+        model.commit(batch, None)
     assert [len(model.content(version)["default"]) for version in range(4)] == [0, 1, 2, 3]
     assert model.retained_versions() == [3, 2]
     aborted = model.begin(3)
@@ -152,7 +152,10 @@ class PretendedExecutor:
         self.deletes, self.by_position = deletes, by_position
         self.version, self.rows = 0, dict[Key, str]()
 
-    def begin(self, version: int, to_write: bool = True) -> None:
+    has_commit_ids = False
+    commit_id = None
+
+    def begin(self, version: int, to_write: bool = True, commit_id: str | None = None) -> None:
         file = self.files / str(version)
         self.version = version
         self.rows = (
@@ -277,7 +280,7 @@ def test_every_clause_is_shown_by_a_property_and_broken_by_a_planted_bug() -> No
 
 
 def test_every_planted_bug_has_a_class_of_its_own_and_a_row_in_the_guide() -> None:
-    source = (SOURCES / "PlantedStores.java").read_text()
+    source = "".join(file.read_text() for file in sorted(SOURCES.glob("*.java")))
     classes = [
         line.split()[4] for line in source.splitlines() if line.startswith("  public static final class")
     ]
@@ -327,7 +330,8 @@ def dies_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(suite, "StoreProcesses", NoProcesses)
     monkeypatch.setattr(suite, "_require_provider", lambda processes: None)
-    monkeypatch.setattr(suite, "_lacks", lambda processes, layout: "")
+    monkeypatch.setattr(suite, "lacks", lambda processes, layout: "")
+    monkeypatch.setattr(suite, "has_no_ids", lambda processes: "")
     monkeypatch.setattr(suite, "check", checked)
     monkeypatch.setattr(suite, "has_java_compiler", lambda: True)
     return names
