@@ -392,7 +392,7 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     ),
 )
 PLANTED_BUGS = (*_OF_STORES, *_OF_SETTINGS)
-"""Every planted bug: those that show with any settings, and those that need some, ids of commits, or a failed commit."""
+"""Every planted bug: those that show with any settings, and those that need some, ids of commits, or a failure."""
 
 
 def compiled_planted(compiler: Path, otherwise: Path) -> Path:

@@ -129,13 +129,18 @@ class Contended:
     def sequences(self) -> st.SearchStrategy[list[steps.AnyStep]]:
         """Return the strategy that draws sequences."""
         between = st.lists(
-            st.sampled_from(["maintain", "check", "rerun", "reopen", "settings"]).flatmap(_MOVES.__getitem__), max_size=3
+            st.sampled_from(["maintain", "check", "rerun", "reopen", "settings"]).flatmap(_MOVES.__getitem__),
+            max_size=3,
         )
-        part = st.tuples(_ANY, *(st.tuples(_COMMON, _VALUES) for _ in range(4)), between, between).map(_contended)
+        part = st.tuples(_ANY, *(st.tuples(_COMMON, _VALUES) for _ in range(4)), between, between).map(
+            _contended
+        )
         start = _SETTINGS.map(
             lambda step: steps.StartQuery(tuple((dict(step.settings) | {FORMAT_VERSION: "2"}).items()))
         )
-        rounds = st.lists(part, min_size=2, max_size=5).map(lambda some: [step for steps_ in some for step in steps_])
+        rounds = st.lists(part, min_size=2, max_size=5).map(
+            lambda some: [step for steps_ in some for step in steps_]
+        )
         return st.tuples(start, rounds).map(lambda drawn: [drawn[0], *drawn[1]])
 
 

@@ -175,12 +175,8 @@ class StoreSession:
                 self._unload(number)
             case steps.CompareVersion(executor=number, back=back):
                 self._compare_version(number, max(0, self.model.newest - back))
-            case steps.KillJvm():
-                self._kill(step)
-            case steps.DamageFile():
-                self._damage(step)
-            case steps.FailWrites():
-                self._fail_writes(step)
+            case steps.KillJvm() | steps.DamageFile() | steps.FailWrites():
+                self._strike(step)
 
     # --- stores ---------------------------------------------------------------------------------------------
 
@@ -420,6 +416,15 @@ class StoreSession:
 
     # --- faults ---------------------------------------------------------------------------------------------
 
+    def _strike(self, step: steps.KillJvm | steps.DamageFile | steps.FailWrites) -> None:
+        match step:
+            case steps.KillJvm():
+                self._kill(step)
+            case steps.DamageFile():
+                self._damage(step)
+            case _:
+                self._fail_writes(step)
+
     def _kill(self, step: steps.KillJvm) -> None:
         doubtful = self._about_to_commit(step.executor) if step.moment == "commit" else None
         if step.moment == "now":
@@ -479,7 +484,9 @@ class StoreSession:
                 for write in _LAST_WRITES:
                     doubtful.write(*write)
                 # A store may open its file with the batch or with the first write.
-                self.model.commit(doubtful, self._run_again(step.executor, doubtful.base + 1, doubtful.writes))
+                self.model.commit(
+                    doubtful, self._run_again(step.executor, doubtful.base + 1, doubtful.writes)
+                )
                 doubtful = None
         except Raised:
             if len(self._writes.struck()) == before:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from barrier_tck.harness.certify.spark_store.executor import StoreExecutor
 from barrier_tck.harness.certify.spark_store.java_process import Died, Raised
-from barrier_tck.harness.certify.spark_store.layouts import LAYOUTS, MANY, PLAIN, PREFIXED, RANGED, StoreLayout
+from barrier_tck.harness.certify.spark_store.layouts import (
+    LAYOUTS,
+    MANY,
+    PLAIN,
+    PREFIXED,
+    RANGED,
+    StoreLayout,
+)
 from barrier_tck.harness.certify.spark_store.processes import StoreProcesses
 from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION, SETTINGS
 

@@ -19,25 +19,20 @@ from barrier_tck.harness.certify.engine.levels import DEFAULT_SEED, LEVELS, TOTA
 from barrier_tck.harness.certify.engine.playing import Watch, breach_of
 from barrier_tck.harness.certify.engine.property import Property
 from barrier_tck.harness.certify.spark_store.clauses import CLAUSES
-from barrier_tck.harness.certify.spark_store.executor import StoreExecutor
-from barrier_tck.harness.certify.spark_store.java_process import Died, Raised
+from barrier_tck.harness.certify.spark_store.java_process import Raised
 from barrier_tck.harness.certify.spark_store.layouts import (
     CAPABILITIES,
     CHECKPOINT_IDS,
     LAYOUTS,
-    MANY,
     NEEDED,
     PLAIN,
-    PREFIXED,
-    RANGED,
-    StoreLayout,
 )
 from barrier_tck.harness.certify.spark_store.processes import NO_DISTURBED_WRITES, StoreProcesses
 from barrier_tck.harness.certify.spark_store.properties import PROPERTIES, disturbs_writes
-from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION, SETTINGS
-from barrier_tck.harness.certify.spark_store.store_capabilities import has_no_ids, lacks
+from barrier_tck.harness.certify.spark_store.session_settings import SETTINGS
 from barrier_tck.harness.certify.spark_store.stage import StoreFailure, StoreProperty, StoreStage, check
 from barrier_tck.harness.certify.spark_store.steps import AnyStep
+from barrier_tck.harness.certify.spark_store.store_capabilities import has_no_ids, lacks
 from barrier_tck.harness.certify.spark_store.targets import StoreTarget, identity_of_store
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
