@@ -79,7 +79,7 @@ def certify(
             autocompletion=completion.CAPABILITIES,
             help="Capabilities that the backend must declare: asynchronous-snapshots, concurrent-snapshots, "
             "ordered-scan, local-files, deterministic-files, incremental-snapshots; or that a Spark state store must "
-            "have: prefix-scan, range-scan, column-families, multiple-values. Default: none.",
+            "have: prefix-scan, range-scan, column-families, multiple-values, checkpoint-ids. Default: none.",
         ),
     ] = "",
     spark: Annotated[
