@@ -143,8 +143,6 @@ def _spread(
     of = {uid: [_of(part, uid) for part in parts] for uid in uids}
     positions = {uid: dealt_out([one.positions for one in of[uid]], now) for uid in uids}
     finished = bool(parts) and all(part.finished for part in parts)
-    # Its input has ended for a new subtask if it had for all former ones: which of them a split, or a channel without
-    # keys, came to does not follow from key groups. Who emits at the end is not rescaled in between (``half_ended``).
     lists = {uid: dealt_lists(of[uid], now, finished) for uid in uids}
     for index in range(now):
         own = key_group_range(index, now, groups)
@@ -154,7 +152,7 @@ def _spread(
                 positions[uid][index],
                 files_of(own, [handle for one in of[uid] for handle in one.handles]),
                 tuple(_transactions(of[uid], index, now)),
-                all(one.input_ended for one in of[uid]),
+                _ended(of[uid]),
                 lists[uid][index],
             )
             for uid in uids
@@ -268,6 +266,15 @@ def _transactions(of: Sequence[OperatorSnapshot], index: int, now: int) -> Itera
             writer = former if transaction.writer is None else transaction.writer
             if owner_of(writer, now) == index:
                 yield transaction
+
+
+def _ended(of: Sequence[OperatorSnapshot]) -> bool:
+    """Return whether the input of all former subtasks had ended, and so has that of each new one.
+
+    Which of them a split came to, or a channel without keys, does not follow from key groups. Who emits something at
+    the end is not rescaled in between (``half_ended``).
+    """
+    return all(one.input_ended for one in of)
 
 
 def half_ended(completed: CompletedCheckpoint, vertex: str, uid: str) -> bool:

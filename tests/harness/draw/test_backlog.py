@@ -21,7 +21,7 @@ def test_barriers_overtake_what_waits_before_a_slow_vertex(profile: str) -> None
         assert plan.checkpoints.overtakes
         assert plan.deployment.slow_vertex is not None
         assert plan.job.vertex(plan.deployment.slow_vertex).kind != SOURCE
-        assert plan.deployment.slow_batch_ms >= 12
+        assert plan.deployment.slow_batch_ms >= 8  # long inputs have less
         assert plan.workload.keys <= 3
 
 

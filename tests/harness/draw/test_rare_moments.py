@@ -182,7 +182,7 @@ def test_a_job_that_emits_at_its_end_stays_as_wide_as_it_is_if_barriers_overtake
     assert elastic[True] == 0 and elastic[False] >= 10
 
 
-def _one_has_ended(of: Sequence[OperatorSnapshot], *_: object) -> bool:
+def _one_has_ended(of: Sequence[OperatorSnapshot]) -> bool:
     return any(one.input_ended for one in of)
 
 
@@ -361,7 +361,7 @@ def test_processes_end_while_what_they_acknowledged_is_published(tmp_path: Path)
 def test_zombies_go_on_when_their_successors_have_something_to_lose(tmp_path: Path) -> None:
     """A sink of an older attempt that sweeps away its successor's files does so in some of these plans."""
     swept, opening, sinks = 0, 0, 0
-    for number, plan in enumerate(drawn("zombies", "standard", 34)):
+    for number, plan in enumerate(drawn("zombies", "standard", 44)):
         if not plan.faults or (paused := plan.faults[-1]).fault.needs is not TargetKind.PAUSE:
             continue  # its input is too short
         assert isinstance(paused.trigger, After)

@@ -62,6 +62,7 @@ EXACT = filled(
 AT_LEAST_ONCE = msgspec.structs.replace(
     EXACT,
     checkpoints=CheckpointPlan(mode="at_least_once", interval_ms=10, retained=3, async_ms_max=5),
+    seed=3,
     network=NetworkPlan(slow_channel=6, slow_factor=8),
     faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, "out1[0]", nth=2, worker=True),
 )
