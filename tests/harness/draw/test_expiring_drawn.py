@@ -89,5 +89,7 @@ def test_it_ends_before_in_and_after_an_outage_and_not_at_all(tmp_path: Path) ->
     counts: Counter[str] = Counter()
     plans = [plan for plan in drawn("event-time", 500) if limited(plan) and (plan.faults or plan.rescales)]
     for plan in plans[:40]:
-        counts += ends(plan, execute(plan, SYSTEM, tmp_path, ()).history)
+        history = execute(plan, SYSTEM, tmp_path, ()).history
+        assert history is not None
+        counts += ends(plan, history)
     assert min(counts[when] for when in ("before", "in", "after", "never")) >= 10, counts
