@@ -192,7 +192,7 @@ def _assigner(drawing: _Drawing, sizes_ms: Sequence[int], *, sessions: bool) -> 
     parameters: dict[str, Any] = {"size_ms": drawing.among(sizes_ms)}
     if assigner == 1:
         parameters["slide_ms"] = drawing.among((40, 25, 70))
-    if drawing.chance(4):
+    if drawing.chance(2):
         parameters["offset_ms"] = drawing.between(1, 40)
     return parameters
 
