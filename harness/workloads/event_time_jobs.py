@@ -25,7 +25,6 @@ from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.kinds.event_top_n import RANKED
 from barrier_tck.harness.workloads.kinds.event_window import LATE
 from barrier_tck.harness.workloads.kinds.expiring import FORMS as EXPIRING
-from barrier_tck.harness.workloads.kinds.expiring import REFRESHED_BY
 from barrier_tck.harness.workloads.operator_kind import Between
 
 _KEY = ("key",)
@@ -172,12 +171,12 @@ def _expiring(drawing: _Drawing) -> dict[str, Any]:
     """Return parameters of state with a time to live; others than the defaults now and then."""
     parameters: dict[str, Any] = {"ttl_ms": drawing.among(_TTLS_MS)}
     if drawing.chance(2):
-        parameters["refreshed_by"] = drawing.among(REFRESHED_BY)
+        parameters["refreshed_by"] = "reading"
     if drawing.chance(2):
         parameters["form"] = drawing.among(EXPIRING)
     if drawing.chance(2):
         parameters["clear_every"] = drawing.between(3, 6)
-    if drawing.chance(3):
+    if drawing.chance(2):
         parameters["look_every"] = drawing.between(2, 4)
     return parameters
 
@@ -193,7 +192,7 @@ def _assigner(drawing: _Drawing, sizes_ms: Sequence[int], *, sessions: bool) -> 
     parameters: dict[str, Any] = {"size_ms": drawing.among(sizes_ms)}
     if assigner == 1:
         parameters["slide_ms"] = drawing.among((40, 25, 70))
-    if drawing.chance(4):
+    if drawing.chance(2):
         parameters["offset_ms"] = drawing.between(1, 40)
     return parameters
 

@@ -1,8 +1,8 @@
 """The clocks of hosts differ: each is ahead of the coordinator's, or behind it (BAR-4, UNA-2, STA-1).
 
 Next to nothing that the job promises depends on it, because no time of one host is compared with that of another.
-What a subtask waits for, it waits for by its own clock. Only state with a time to live knows when it was used last by
-the clock of a host, and is over by that of the host where its subtask runs now (EVT-5).
+What a subtask waits for, it waits for by its own clock. Only state with a time to live knows by the clock of one host
+when it was used last, and is over by that of the host where its subtask runs now (EVT-5).
 """
 
 from __future__ import annotations
