@@ -85,7 +85,7 @@ def test_what_the_next_job_receives_again_about_an_older_checkpoint_takes_nothin
 
     Only virtual time brings a message of the stopped job to the next one while it has no checkpoint of its own.
     """
-    fault = RepeatMessages(STATEFUL, late_ms=60, duration_ms=1_000, direction=Direction.FORWARD)
+    fault = RepeatMessages(STATEFUL, late_ms=90, duration_ms=1_000, direction=Direction.FORWARD)
     plan = with_faults(
         ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_RUNNING)),
         plan=varied(checkpoints=CheckpointPlan(interval_ms=30, retained=3)),

@@ -389,7 +389,7 @@ def test_a_stopped_subtask_is_not_released_when_the_abort_of_an_earlier_checkpoi
     trials: Trials,
 ) -> None:
     """Only in virtual time does a checkpoint expire just before the stop, and the news of that come just after it."""
-    again = RepeatMessages(SOURCE, direction=Direction.BACKWARD, late_ms=6, duration_ms=1_000)
+    again = RepeatMessages(SOURCE, direction=Direction.BACKWARD, late_ms=10, duration_ms=1_000)
     plan = msgspec.structs.replace(
         _plan(
             SavepointPlan(after_checkpoints=0, delay_ms=20, stop=True),

@@ -36,7 +36,7 @@ from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
-KEYS, SPLITS, RECORDS = 12, 4, 240
+KEYS, SPLITS, RECORDS = 12, 4, 288
 ROWS = [{"id": number, "k": number % KEYS} for number in range(RECORDS)]
 """All records of a key are in one split, in order."""
 
