@@ -42,12 +42,14 @@ _ANYWHERE = st.sampled_from([0, 1, steps.FRESH])
 _FAMILIES = st.integers(0, 2)
 _BACK = st.integers(0, 1)
 
-_SETTINGS = st.tuples(*(st.sampled_from(one.values) for one in DRAWN)).map(
+_DRAWN_SETTINGS = st.tuples(*(st.sampled_from(one.values) for one in DRAWN)).map(
     lambda values: steps.StartQuery(
         # What is as Spark has it is not said.
         tuple((one.name, value) for one, value in zip(DRAWN, values, strict=True) if value != one.values[0])
     )
 )
+_SETTINGS = st.one_of(st.just(steps.StartQuery(())), _DRAWN_SETTINGS)
+"""Half of the queries are as the target has them."""
 
 _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "put": st.builds(steps.PutRow, _EXECUTORS, _FAMILIES, _KEYS, _VALUES),

@@ -56,6 +56,8 @@ OTHER = (1, "b")
 HUNTED_EACH_TIME = ("PrefixScanMissesARow",)
 HUNTED_BEFORE_A_MERGE = ("UploadsALateSnapshot", "LosesTheLastPut", "ServesAnOlderVersion")
 """The other planted bugs are hunted every night."""
+DEFECTS = (("rocksdb-changelog", "maintenance-keeps-what-is-retained"),)
+"""What Spark's own stores may fail, because of a defect that the guide describes."""
 
 
 def hunted(planted: PlantedBug) -> tuple[pytest.MarkDecorator, ...]:
@@ -491,11 +493,27 @@ def test_a_store_of_sparks_own_is_certified(
         ["certify", f"spark:{name}", "--no-strength", "--seed", "20260101", "--json", "--out", str(tmp_path)]
     )
     summary = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert (code, summary["verdict"], summary["failed"]) == (0, "certified", [])
+    # Spark's own defect, which the guide describes, may show in it.
+    failed = [each for each in summary["failed"] if (name, each) not in DEFECTS]
+    assert (code, summary["verdict"], failed) == (
+        (0, "certified", []) if not summary["failed"] else (1, "failed", [])
+    )
     skipped = {each for each, status in summary["properties"].items() if status == "skipped"}
     lacking = {one.name for one in PROPERTIES if one.capability not in ("", "prefix-scan")}
     assert skipped == (lacking if name == "hdfs" else set())
     assert "state store of Spark" in Path(summary["page"]).read_text()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_spark_deletes_a_snapshot_that_a_retained_version_needs() -> None:
+    """A defect of Spark 4.1 to 4.3 with ids of commits; whoever sees this fail may take it out of the guide."""
+    failure = read_failure(ROOT / "tests/plans/spark_stores/snapshot-of-a-commit-that-does-not-count.json")
+    assert replay(failure, store_target("spark:rocksdb")) is None, (
+        "without changelogs each commit has a snapshot"
+    )
+    found = replay(failure, store_target("spark:rocksdb-changelog"))
+    assert found is not None and "does not exist" in found
 
 
 @pytest.mark.nightly
