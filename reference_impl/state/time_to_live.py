@@ -77,7 +77,7 @@ class LimitedEntries:
         ]
         """When each entry is over as far as was known when it was put here; a later use shows when its turn comes."""
         heapq.heapify(self._queue)
-        self._queued = {(group, key) for _, group, key in self._queue}
+        self._queued = {(group, key): end_ms for end_ms, group, key in self._queue}
 
     def get(self, name: str, group: int, key: bytes) -> bytes | None:
         """Return what an entry holds, or None if there is none, or none that is not over; such a one is removed."""
@@ -112,21 +112,28 @@ class LimitedEntries:
         """Remove every entry whose time is over."""
         now_ms = self._now()
         while self._queue and self._queue[0][0] <= now_ms:
-            _, group, key = heapq.heappop(self._queue)
+            queued_ms, group, key = heapq.heappop(self._queue)
+            if self._queued.get((group, key)) != queued_ms:
+                continue  # it was put here again, for an earlier time
             data = self._store.get(self._name, group, key)
             end_ms = None if data is None else self._end_of(data)
             if end_ms is not None and end_ms > now_ms:
-                heapq.heappush(self._queue, (end_ms, group, key))
+                self._put_in_queue(end_ms, group, key)
                 continue
-            self._queued.discard((group, key))
+            del self._queued[group, key]
             if end_ms is not None:
                 self._store.delete(self._name, group, key)
 
     def _write(self, group: int, key: bytes, content: bytes, now_ms: int) -> None:
         self._store.put(self._name, group, key, _USED.pack(TAG, now_ms) + content)
-        if (group, key) not in self._queued:
-            self._queued.add((group, key))
-            heapq.heappush(self._queue, (now_ms + self._ttl.ms, group, key))
+        end_ms = now_ms + self._ttl.ms
+        # The clock may be behind that of the host on which the entry was used before.
+        if end_ms < self._queued.get((group, key), end_ms + 1):
+            self._put_in_queue(end_ms, group, key)
+
+    def _put_in_queue(self, end_ms: int, group: int, key: bytes) -> None:
+        self._queued[group, key] = end_ms
+        heapq.heappush(self._queue, (end_ms, group, key))
 
     def _end_of(self, data: bytes) -> int:
         """Return when an entry is over (ms)."""

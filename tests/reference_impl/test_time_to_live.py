@@ -302,3 +302,16 @@ def test_an_entry_begins_with_what_messagepack_never_uses() -> None:
     """So one with a time to live is never taken for one without, nor the other way round."""
     with pytest.raises(msgspec.DecodeError):
         msgspec.msgpack.decode(b"\xc1" + bytes(8) + b"\x07")
+
+
+def test_an_entry_of_a_clock_that_was_ahead_ends_by_its_use_at_one_that_is_behind() -> None:
+    world, clock = StateWorld(), Clock()
+    store = world.store()
+    KeyedStates(store, ALL, clock).value("s", int, WRITING).of(0, b"k").set(1)
+    clock.ms -= 500
+    states = KeyedStates(store, ALL, clock)
+    states.value("s", int, WRITING).of(0, b"k").set(2)
+    clock.ms += 10
+    states.remove_what_is_over()
+    assert content(store, ALL, NAMES) == {}
+    world.close()
