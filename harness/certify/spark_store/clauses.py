@@ -13,6 +13,7 @@ CLEANUP = "cleanup"
 KILLS = "kills"
 DAMAGE = "damage"
 WRITES = "writes"
+IDS = "ids"
 
 CLAUSES = {
     READS: "Inside a batch, get and iterator give what the batch wrote last, on top of the version that it was opened "
@@ -34,5 +35,7 @@ CLAUSES = {
     "otherwise; when the file is whole again, the version is, too.",
     WRITES: "If files of a commit or of maintenance cannot be written, or the writer gets an error all the same, every "
     "version that was committed is intact; a commit that returned is whole, and one that failed can be made again.",
+    IDS: "With state checkpoint format 2, a version is what the commit with its id made; other commits of the same "
+    "version, by other tasks, do not take its place, and its files stay.",
 }
 """Clause -> what it asks."""

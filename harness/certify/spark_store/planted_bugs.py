@@ -18,6 +18,7 @@ from barrier_tck.harness.certify.spark_store.clauses import (
     CLEANUP,
     DAMAGE,
     FAMILIES,
+    IDS,
     KILLS,
     MAINTENANCE,
     READS,
@@ -145,7 +146,7 @@ _OF_STORES: tuple[PlantedBug, ...] = (
         VALUES,
         _OURS,
         "A merge overwrites the values that are there.",
-        "merged-values-are-kept",
+        "equal-values-are-merged",
     ),
     PlantedBug(
         "SS-17",
@@ -297,7 +298,7 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         "SS-19",
         "OpensTheLastCommit",
-        VERSIONS,
+        IDS,
         _OURS,
         "With ids of commits, that which was written last is opened, whichever is asked for.",
         "commits-have-ids",
@@ -305,7 +306,7 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         "SS-20",
         "KeepsItsLateCommit",
-        VERSIONS,
+        IDS,
         _OURS,
         "An executor whose commit came late takes it for that which counts.",
         "commits-have-ids",
@@ -313,7 +314,7 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         "SS-21",
         "TellsTheIdOfTheBase",
-        VERSIONS,
+        IDS,
         _OURS,
         "A commit tells the id of the one on which it is based.",
         "commits-have-ids",
@@ -321,7 +322,7 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         "SS-22",
         "KeepsTheLastCommitOnly",
-        MAINTENANCE,
+        IDS,
         _OURS,
         "Of the commits of a version, maintenance keeps that which was written last.",
         "commits-have-ids",
@@ -345,7 +346,7 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         "SS-25",
         "BeginsWithItsRows",
-        VERSIONS,
+        IDS,
         _OURS,
         "Version 0, opened again, has the rows of the first batch that this executor committed.",
         "commits-have-ids",

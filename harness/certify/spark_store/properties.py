@@ -131,7 +131,9 @@ class Contended:
     def sequences(self) -> st.SearchStrategy[list[steps.AnyStep]]:
         """Return the strategy that draws sequences."""
         between = st.lists(
-            st.sampled_from(["maintain", "check", "rerun", "reopen", "settings"]).flatmap(_MOVES.__getitem__),
+            st.sampled_from(["maintain", "check", "rerun", "rerun", "reopen", "settings"]).flatmap(
+                _MOVES.__getitem__
+            ),
             max_size=3,
         )
         part = st.tuples(_ANY, *(st.tuples(_COMMON, _VALUES) for _ in range(4)), between, between).map(
@@ -314,7 +316,7 @@ PROPERTIES: tuple[StoreProperty, ...] = (
         (clauses.VERSIONS,),
         "Every retained version holds what was committed, on the executor that committed it and on others.",
         Moves("put put put remove remove commit commit check begin reopen"),
-        examples=30,
+        examples=40,
         needs=("put", "remove-one", "commit", "check"),
         layout=PLAIN,
     ),
@@ -352,17 +354,17 @@ PROPERTIES: tuple[StoreProperty, ...] = (
         (clauses.VERSIONS,),
         "A query that starts again with other settings, on any executor, finds every retained version as it was.",
         Moves("put put put remove commit commit commit settings check maintain rerun", steps_max=40),
-        examples=16,
+        examples=32,
         needs=("commit", "settings", "check"),
         layout=PLAIN,
     ),
     Property(
         "commits-have-ids",
         "contract",
-        (clauses.VERSIONS,),
+        (clauses.IDS,),
         "Of a version that several tasks have committed, with other writes too, that of the id that counts is given.",
         Contended(),
-        examples=24,
+        examples=36,
         capability=CHECKPOINT_IDS,
         needs=("commit", "commit-late", "check"),
         layout=PLAIN,
@@ -463,7 +465,7 @@ PROPERTIES: tuple[StoreProperty, ...] = (
         (clauses.VALUES,),
         "All merged values of a key are given in their order, in this version and later ones.",
         Moves("merge merge merge put remove read commit commit check maintain reopen"),
-        examples=12,
+        examples=20,
         capability=MULTIPLE_VALUES,
         needs=("merge", "read", "commit"),
         layout=MANY,

@@ -69,6 +69,8 @@ class StoreSession:
     _open: dict[int, _Open] = field(default_factory=dict)
     _settings: dict[str, str] = field(default_factory=dict)
     """Of the query, as it was started last."""
+    _committed_again: bool = False
+    """Whether a version has commits with several ids."""
     _maintained: bool = False
     """Whether maintenance changed a file in storage."""
     _killed: bool = False
@@ -133,6 +135,8 @@ class StoreSession:
             return clauses.KILLS
         if self._writes is not None and self._writes.struck():
             return clauses.WRITES
+        if self._committed_again:
+            return clauses.IDS
         return clauses.MAINTENANCE if self._maintained else clauses.VERSIONS
 
     def _play(self, step: steps.AnyStep) -> None:
@@ -297,6 +301,7 @@ class StoreSession:
             return
         one.batch = None
         self._committed(one.executor.commit(), batch.base + 1)
+        self._committed_again = True
 
     @contextlib.contextmanager
     def _timed(self, call: str) -> Iterator[None]:
@@ -321,6 +326,7 @@ class StoreSession:
         newest = self.model.newest
         if newest:
             self.model.commit_again(self._run_again(number, newest, self.model.writes(newest)))
+            self._committed_again = self._committed_again or self.model.commit_id(newest) is not None
 
     def _run_again(self, number: int, version: int, writes: list[Write]) -> str | None:
         """Commit a version with these writes, on top of the version before; return the id of the commit."""

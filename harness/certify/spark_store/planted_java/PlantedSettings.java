@@ -145,24 +145,25 @@ public final class PlantedSettings {
     }
   }
 
-  /** A run with changelogs takes a snapshot of a former run for older than it is, and reads one changelog too many. */
+  /** A run without changelogs writes what is in those of former runs once more. */
   public static final class RepeatsAChangelog extends RocksDBStateStoreProvider {
-    private final List<Put> first = new ArrayList<>();
-    private boolean hadChangelogs = false;
+    private final List<Put> committed = new ArrayList<>();
 
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
-      File directory = directory(this);
-      hadChangelogs = !PlantedStores.names(directory, ".changelog").isEmpty();
+      boolean hadChangelogs = !PlantedStores.names(directory(this), ".changelog").isEmpty();
       StateStore opened = super.getStore(version, id, snapshot, empty);
       if (hadChangelogs && !on(this, "enableChangelogCheckpointing")) {
-        first.forEach(put -> put.make(opened));
+        committed.forEach(put -> put.make(opened));
       }
+      List<Put> own = new ArrayList<>();
       return PlantedStores.between(
           opened,
           (store, method, arguments) -> {
             if (PlantedStores.is(method, "put")) {
-              first.add(Put.copied(arguments));
+              own.add(Put.copied(arguments));
+            } else if (PlantedStores.is(method, "commit")) {
+              committed.addAll(own);
             }
             return PlantedStores.unchanged(store, method, arguments);
           });
