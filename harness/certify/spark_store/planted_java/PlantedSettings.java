@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
@@ -147,10 +148,12 @@ public final class PlantedSettings {
 
   /** A run without changelogs writes what is in those of former runs once more. */
   public static final class RepeatsAChangelog extends RocksDBStateStoreProvider {
-    private final List<Put> committed = new ArrayList<>();
+    private static final Map<String, List<Put>> COMMITTED = new ConcurrentHashMap<>();
 
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      List<Put> committed =
+          COMMITTED.computeIfAbsent(directory(this).getPath(), unknown -> new ArrayList<>());
       boolean hadChangelogs = !PlantedStores.names(directory(this), ".changelog").isEmpty();
       StateStore opened = super.getStore(version, id, snapshot, empty);
       if (hadChangelogs && !on(this, "enableChangelogCheckpointing")) {
