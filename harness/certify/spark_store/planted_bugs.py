@@ -340,7 +340,7 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
         "RepeatsAChangelog",
         VERSIONS,
         _OURS,
-        "A run without changelogs writes what is in those of former runs once more.",
+        "A run without changelogs writes the first row of those of former runs once more.",
         "settings-may-change",
     ),
     PlantedBug(

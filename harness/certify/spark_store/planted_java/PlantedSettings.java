@@ -146,7 +146,7 @@ public final class PlantedSettings {
     }
   }
 
-  /** A run without changelogs writes what is in those of former runs once more. */
+  /** A run without changelogs writes the first row of those of former runs once more. */
   public static final class RepeatsAChangelog extends RocksDBStateStoreProvider {
     private static final Map<String, List<Put>> COMMITTED = new ConcurrentHashMap<>();
 
@@ -156,8 +156,8 @@ public final class PlantedSettings {
           COMMITTED.computeIfAbsent(directory(this).getPath(), unknown -> new ArrayList<>());
       boolean hadChangelogs = !PlantedStores.names(directory(this), ".changelog").isEmpty();
       StateStore opened = super.getStore(version, id, snapshot, empty);
-      if (hadChangelogs && !on(this, "enableChangelogCheckpointing")) {
-        committed.forEach(put -> put.make(opened));
+      if (hadChangelogs && !on(this, "enableChangelogCheckpointing") && !committed.isEmpty()) {
+        committed.get(0).make(opened);
       }
       List<Put> own = new ArrayList<>();
       return PlantedStores.between(
