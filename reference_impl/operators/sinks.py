@@ -202,9 +202,11 @@ class TransactionalFileSink:
         with self._ending_on_failure():
             self._flush_buffer()
             self._end_transaction(_NO_CHECKPOINT)
-        self._prepare(_NO_CHECKPOINT)
+        # Also what was ended for a savepoint that was given up.
+        self._prepare(None)
         self.commit(self.prepared)
-        self._prepared = []
+        with self._lock:
+            self._prepared = []
 
     def close(self) -> None:
         """Abandon what is not prepared. Prepared ones stay: the next restore decides what becomes of them.
@@ -239,12 +241,12 @@ class TransactionalFileSink:
 
         That attempt looked for leftovers when it opened, and once more; these may be younger. Raises StorageError.
         """
-        kept = [transaction for transaction in self._prepared if is_needed(transaction)]
-        for transaction in self._prepared:
-            if transaction not in kept:
+        for transaction in self.prepared:
+            if not is_needed(transaction):
                 for file in transaction.files:
                     self._files.delete(file.pending)
-        self._prepared = kept
+                with self._lock:
+                    self._prepared.remove(transaction)
 
     # --- the steps ----------------------------------------------------------------------------------------
 
@@ -276,25 +278,37 @@ class TransactionalFileSink:
         listed = tuple(one for one in self.prepared if one.checkpoint <= checkpoint)
         return OperatorSnapshot(self.uid, transactions=listed, input_ended=input_ended)
 
-    def _prepare(self, checkpoint: CheckpointId) -> None:
-        """Prepare all that was ended for a checkpoint or an earlier one, oldest first.
+    def _prepare(self, checkpoint: CheckpointId | None) -> None:
+        """Prepare all that was ended for a checkpoint or an earlier one (None: all), oldest first.
 
         Raises StorageError, also if preparing failed before.
         """
         with self._one_by_one, self._ending_on_failure():
-            try:
-                while (one := self._next_to_prepare(checkpoint)) is not None:
+            while (one := self._next_to_prepare(checkpoint)) is not None:
+                try:
                     prepared = self._pre_commit(one.checkpoint, one.open)
-                    with self._lock:
-                        self._prepared.append(prepared)
-                        self._ended = [other for other in self._ended if other is not one]
-            finally:
-                self._preparing = None
+                except BaseException:
+                    self._not_prepared(one)
+                    raise
+                with self._lock:
+                    self._prepared.append(prepared)
+                    self._ended = [other for other in self._ended if other is not one]
+                    self._preparing = None
 
-    def _next_to_prepare(self, checkpoint: CheckpointId) -> _EndedTransaction | None:
+    def _next_to_prepare(self, checkpoint: CheckpointId | None) -> _EndedTransaction | None:
         with self._lock:
-            self._preparing = next((one for one in self._ended if one.checkpoint <= checkpoint), None)
+            due = (one for one in self._ended if checkpoint is None or one.checkpoint <= checkpoint)
+            self._preparing = next(due, None)
             return self._preparing
+
+    def _not_prepared(self, one: _EndedTransaction) -> None:
+        """Leave one that could not be prepared to ``close``, or close its file if that has come already."""
+        with self._lock:
+            self._preparing = None
+            closed = not any(other is one for other in self._ended)
+        if closed:
+            with contextlib.suppress(StorageError):
+                one.open.stream.close()
 
     def _pre_commit(self, checkpoint: CheckpointId, ended: _OpenTransaction) -> TransactionHandle:
         """Make a transaction's file complete and durable, name included."""

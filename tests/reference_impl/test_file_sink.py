@@ -288,6 +288,34 @@ def test_a_subtask_goes_on_and_may_end_while_another_thread_prepares(files: Memo
     assert pending(files) == ["out/_pending/count-0-a1-0.txt"], "what is in a snapshot stays"
 
 
+def test_a_file_that_could_not_be_prepared_is_closed_though_the_sink_was_closed_before() -> None:
+    inner = MemoryFileSystem()
+    sink = _InNoHurry(FileSink("out", buffer_records=1), PLANE)
+    sink.open(context(FailingFileSystem(inner, fail_at=4), 1), None)
+    sink.process([1])
+    with ThreadPoolExecutor(1) as thread:
+        prepared = thread.submit(sink.snapshot(CheckpointId(1)).run)
+        assert sink.stands.wait(PATIENCE_S)
+        (one,) = sink._ended
+        sink.close()
+        sink.goes_on.set()
+        with pytest.raises(StorageError, match="injected"):
+            prepared.result(PATIENCE_S)
+    assert one.open.stream.closed
+
+
+def test_without_checkpoints_the_output_of_a_savepoint_that_was_given_up_is_committed_too(
+    files: MemoryFileSystem,
+) -> None:
+    sink = opened(files)
+    sink.process([1])
+    sink.snapshot(CheckpointId(7)).cancel()
+    sink.process([2])
+    sink.end_of_input()
+    sink.commit_without_checkpoints()
+    assert sorted(visible(files)) == [1, 2]
+
+
 def test_an_interval_without_records_makes_no_file(files: MemoryFileSystem) -> None:
     sink = opened(files)
     sink.process([])
@@ -505,8 +533,8 @@ class _GoesOnWithTheFile(TransactionalFileSink):
 class _ForgetsWhatWasCancelled(TransactionalFileSink):
     """What was ended for a snapshot that was cancelled is in no later one."""
 
-    def _next_to_prepare(self, checkpoint: CheckpointId) -> Any:
-        self._ended = [one for one in self._ended if one.checkpoint >= checkpoint]
+    def _next_to_prepare(self, checkpoint: CheckpointId | None) -> Any:
+        self._ended = [one for one in self._ended if checkpoint is None or one.checkpoint >= checkpoint]
         return super()._next_to_prepare(checkpoint)
 
 
