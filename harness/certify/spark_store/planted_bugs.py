@@ -348,7 +348,7 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
         "BeginsWithItsRows",
         IDS,
         _OURS,
-        "Version 0, opened again, has the rows of the first batch that this executor committed.",
+        "A version, opened again, has the rows of the batch that this executor committed on it.",
         "commits-have-ids",
     ),
     PlantedBug(
@@ -369,10 +369,10 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     ),
     PlantedBug(
         "SS-28",
-        "ChecksumsKeepTheFirstValue",
+        "ChecksumsKeepRows",
         VERSIONS,
         _OURS,
-        "With checksums of rows, a key that is there already keeps its former value.",
+        "With checksums of rows, a row that is removed stays.",
         "versions-are-exact",
     ),
     PlantedBug(

@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
@@ -173,24 +172,22 @@ public final class PlantedSettings {
     }
   }
 
-  /** Version 0, opened again, has the rows of the first batch that this executor committed. */
+  /** A version, opened again, has the rows of the batch that this executor committed on it. */
   public static final class BeginsWithItsRows extends RocksDBStateStoreProvider {
-    private final List<Put> first = new ArrayList<>();
+    private final Map<Long, List<Put>> committed = new TreeMap<>();
 
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
       List<Put> own = new ArrayList<>();
       StateStore opened = super.getStore(version, id, snapshot, empty);
-      if (version == 0) {
-        first.forEach(put -> put.make(opened));
-      }
+      committed.getOrDefault(version, List.of()).forEach(put -> put.make(opened));
       return PlantedStores.between(
           opened,
           (store, method, arguments) -> {
             if (PlantedStores.is(method, "put")) {
               own.add(Put.copied(arguments));
-            } else if (PlantedStores.is(method, "commit") && version == 0) {
-              first.addAll(own);
+            } else if (PlantedStores.is(method, "commit")) {
+              committed.put(version, own);
             }
             return PlantedStores.unchanged(store, method, arguments);
           });
@@ -231,16 +228,14 @@ public final class PlantedSettings {
     }
   }
 
-  /** With checksums of rows, a row whose key is there already keeps its former value. */
-  public static final class ChecksumsKeepTheFirstValue extends RocksDBStateStoreProvider {
+  /** With checksums of rows, a row that is removed stays. */
+  public static final class ChecksumsKeepRows extends RocksDBStateStoreProvider {
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
       return PlantedStores.between(
           super.getStore(version, id, snapshot, empty),
           (store, method, arguments) ->
-              PlantedStores.is(method, "put")
-                      && on(this, "rowChecksumEnabled")
-                      && store.get((UnsafeRow) arguments[0], (String) arguments[2]) != null
+              PlantedStores.is(method, "remove") && on(this, "rowChecksumEnabled")
                   ? null
                   : PlantedStores.unchanged(store, method, arguments));
     }
