@@ -370,10 +370,10 @@ _OF_SETTINGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         "SS-28",
         "ChecksumsKeepRows",
-        VERSIONS,
+        READS,
         _OURS,
         "With checksums of rows, a row that is removed stays.",
-        "versions-are-exact",
+        "batches-read-their-writes",
     ),
     PlantedBug(
         "SS-29",
