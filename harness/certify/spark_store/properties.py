@@ -306,7 +306,7 @@ PROPERTIES: tuple[StoreProperty, ...] = (
         (clauses.READS,),
         "Reads in a batch see its own writes and removals, on top of the version that it was opened at.",
         Moves("put put put remove evict read scan commit begin"),
-        examples=12,
+        examples=24,
         needs=("put", "remove-one", "evict", "read", "scan", "commit"),
         layout=PLAIN,
     ),
