@@ -34,6 +34,10 @@ LATER_BYTES = 32 * 1024 * 1024
 """Most bytes of keys and values that are written while a capture is not made."""
 
 
+def _nothing(_: Rdict) -> None:
+    """Write nothing."""
+
+
 class Capture:
     """A local checkpoint of what a database holds now. Any thread may ``make`` it or ``drop`` it."""
 
@@ -42,7 +46,7 @@ class Capture:
         database: Rdict,
         directory: Path,
         own_threads: bool = True,
-        write_first: Callable[[Rdict], object] = lambda _: None,
+        write_first: Callable[[Rdict], object] = _nothing,
     ) -> None:
         """Take the database, which is not written to until ``ended``, and the directory that is to be made.
 
@@ -74,6 +78,8 @@ class Capture:
                 self._failure = failure
             finally:
                 self.ended = True
+                # What it held may be large: it goes in this thread, and not when the next snapshot begins.
+                self._write_first = _nothing
 
     def require(self) -> None:
         """Make it, and raise StorageError or CorruptStateError if that failed, in whichever thread."""
@@ -177,7 +183,7 @@ class CapturingDatabase:
         self,
         directory: Path,
         more: bool = False,
-        write_first: Callable[[Rdict], object] = lambda _: None,
+        write_first: Callable[[Rdict], object] = _nothing,
     ) -> Capture | None:
         """Begin a capture of what is there now, once the one before is made; None: there is surely no entry.
 
