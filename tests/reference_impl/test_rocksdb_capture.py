@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,6 +152,26 @@ def test_what_was_kept_apart_survives_a_capture_that_fails_or_is_given_up(
         dropped.require()
     assert entries(database) == {(b"p", b"k"): b"3"}
     assert not dropped.directory.exists()
+
+
+def test_a_capture_that_is_made_holds_nothing_of_what_it_has_written(
+    database: CapturingDatabase, tmp_path: Path
+) -> None:
+    """It may be large, and freeing it takes time that the next snapshot's synchronous part does not have."""
+
+    class Held:
+        """Stands for the frozen state of an operator."""
+
+        def write(self, native: Rdict) -> None:
+            native.put(b"pk", b"v")
+
+    held = Held()
+    seen = weakref.ref(held)
+    capture = database.begin(tmp_path / "c", True, held.write)
+    del held
+    assert capture is not None and seen() is not None
+    capture.make()
+    assert seen() is None
 
 
 def test_what_is_no_bytes_is_refused_while_writes_are_kept_apart(
