@@ -72,7 +72,8 @@ def test_the_state_benchmark_measures_every_shipped_backend_the_same() -> None:
     measured = {name.partition("_")[2] for name in numbers if name.startswith("heap_")}
     assert {"first_sync_ms", "put_many_per_second", "get_many_per_second", "restore_seconds"} <= measured
     assert {name.partition("_")[2] for name in numbers if name.startswith("rocksdb_")} == measured
-    assert all(value > 0 for value in numbers.values())
+    # A short time may be rounded to none; a rate cannot.
+    assert all(value > 0 if name.endswith("_per_second") else value >= 0 for name, value in numbers.items())
     assert len(told) == 2
 
 
