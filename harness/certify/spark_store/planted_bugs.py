@@ -30,7 +30,7 @@ from barrier_tck.harness.certify.spark_store.clauses import (
 from barrier_tck.harness.certify.spark_store.processes import StoreProcesses
 from barrier_tck.harness.certify.spark_store.properties import PROPERTIES
 from barrier_tck.harness.certify.spark_store.stage import check
-from barrier_tck.harness.certify.spark_store.store_capabilities import has_no_ids
+from barrier_tck.harness.certify.spark_store.store_capabilities import try_commit_ids
 from barrier_tck.harness.certify.spark_store.targets import (
     CHANGELOG,
     PREFIX,
@@ -414,7 +414,7 @@ def hunt_planted(bug: PlantedBug, processes: StoreProcesses, classes: Path, seed
     """Run the property that must catch a bug; the JVM must have ``classes`` on its class path."""
     one = next(entry for entry in PROPERTIES if entry.name == bug.caught_by)
     processes.target = target_of(bug, classes)
-    has_no_ids(processes)
+    try_commit_ids(processes)
     return check(one, processes, seed, shrink=False)[0]
 
 

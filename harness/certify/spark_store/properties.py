@@ -37,7 +37,7 @@ _KEYS = st.one_of(
 )
 _VALUES = st.sampled_from(["", "x", "y", "z\x00", "größe", "v" * 5_000, "w" * 100])
 _EXECUTORS = st.sampled_from([0, 0, 0, 1])
-_ANY = st.sampled_from([0, 1])
+_EITHER = st.sampled_from([0, 1])
 _ANYWHERE = st.sampled_from([0, 1, steps.FRESH])
 _FAMILIES = st.integers(0, 2)
 _BACK = st.integers(0, 1)
@@ -65,7 +65,6 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "settings": _SETTINGS,
     "begin": st.builds(steps.OpenVersion, _EXECUTORS, st.integers(0, 3)),
     "commit": st.builds(steps.CommitBatch, _EXECUTORS),
-    "late": st.builds(steps.CommitLate, _ANY),
     "abort": st.builds(steps.AbortBatch, _EXECUTORS),
     "rerun": st.builds(steps.RerunBatch, _EXECUTORS),
     "maintain": st.builds(steps.MaintainStore, _EXECUTORS),
@@ -136,7 +135,7 @@ class Contended:
             ),
             max_size=3,
         )
-        part = st.tuples(_ANY, *(st.tuples(_COMMON, _VALUES) for _ in range(4)), between, between).map(
+        part = st.tuples(_EITHER, *(st.tuples(_COMMON, _VALUES) for _ in range(4)), between, between).map(
             _contended
         )
         start = _SETTINGS.map(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from barrier_tck.harness.support.strict_input import nearest
+
 RETAINED = 2
 SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": str(RETAINED),
@@ -30,7 +32,7 @@ class DrawnSetting:
 
     name: str
     values: tuple[str, ...]
-    """Spark's default is the first."""
+    """The first is that of a session that sets nothing."""
     of_query: bool = False
     """Whether a query keeps it for its whole life."""
 
@@ -55,6 +57,17 @@ DRAWN = (
 )
 """What is drawn."""
 _BY_NAME = {one.name: one for one in DRAWN}
+
+
+def require_drawn(name: str, value: str) -> None:
+    """Raise ValueError for a setting that is not drawn: a file that names a class to be loaded is none of ours."""
+    known = _BY_NAME.get(name)
+    if known is None:
+        raise ValueError(
+            f"the setting {name!r} is none of those that are drawn{nearest(name, tuple(_BY_NAME))}"
+        )
+    if value not in known.values:
+        raise ValueError(f"{name} is {value!r}, and not one of {', '.join(known.values)}")
 
 
 def started_again(former: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import msgspec
 from barrier_tck.faults.targets import WriteFault
 from barrier_tck.harness.certify.engine.steps import Step
 from barrier_tck.harness.certify.spark_store.layouts import Key
-from barrier_tck.harness.certify.spark_store.session_settings import in_short
+from barrier_tck.harness.certify.spark_store.session_settings import in_short, require_drawn
 
 _TEXT_MAX = 20
 FRESH = 2
@@ -31,7 +31,11 @@ class StartQuery(StoreStep, frozen=True, tag="settings"):
     """Start the query with other settings: on new executors. Once a version is committed, some settings stay."""
 
     settings: tuple[tuple[str, str], ...]
-    """Name and value of each."""
+    """Name and value of each, of those that are drawn."""
+
+    def __post_init__(self) -> None:
+        for name, value in self.settings:
+            require_drawn(name, value)
 
     def description(self) -> str:
         return f"start the query with {in_short(dict(self.settings)) or 'default settings'}"

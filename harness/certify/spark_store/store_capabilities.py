@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from barrier_tck.harness.certify.spark_store.executor import StoreExecutor
 from barrier_tck.harness.certify.spark_store.java_process import Died, Raised
 from barrier_tck.harness.certify.spark_store.layouts import (
@@ -15,45 +17,51 @@ from barrier_tck.harness.certify.spark_store.layouts import (
 from barrier_tck.harness.certify.spark_store.processes import StoreProcesses
 from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION, SETTINGS
 
+Use = Callable[[StoreExecutor, StoreLayout], str]
+"""Uses a store; returns what it lacks, or an empty text."""
+
 
 def lacks(processes: StoreProcesses, layout: StoreLayout) -> str:
     """Use each family of a layout once; return why that cannot be done, or an empty text."""
+    return _tried(processes, layout, SETTINGS, _use)
+
+
+def try_commit_ids(processes: StoreProcesses) -> str:
+    """Try format 2, in which each commit has an id, and note in ``processes`` whether the store has it.
+
+    Return why it has not, or an empty text.
+    """
+    problem = _tried(processes, LAYOUTS[PLAIN], SETTINGS | {FORMAT_VERSION: "2"}, _use_ids)
+    processes.has_commit_ids = not problem
+    return problem
+
+
+def _tried(processes: StoreProcesses, layout: StoreLayout, settings: dict[str, str], use: Use) -> str:
     try:
-        executor = processes.executor(layout, processes.new_checkpoints(), SETTINGS)
-        _use(executor, layout)
+        executor = processes.executor(layout, processes.new_checkpoints(), settings)
+        problem = use(executor, layout)
         executor.close()
     except Raised as error:
         return str(error)
     except Died as error:
         processes.replace()
         # Another program has ended the JVM, so it is not known yet what the store lacks.
-        return lacks(processes, layout) if error.from_outside else str(error)
-    return ""
+        return _tried(processes, layout, settings, use) if error.from_outside else str(error)
+    return problem
 
 
-def has_no_ids(processes: StoreProcesses) -> str:
-    """Try format 2, in which each commit has an id; return why that cannot be done, or an empty text."""
-    settings = SETTINGS | {FORMAT_VERSION: "2"}
-    try:
-        executor = processes.executor(LAYOUTS[PLAIN], processes.new_checkpoints(), settings)
-        if not executor.has_commit_ids:
-            return f"it is set to {FORMAT_VERSION}=1"
-        _use(executor, LAYOUTS[PLAIN])
-        executor.begin(1, commit_id=executor.commit_id)
-        executor.abort()
-        executor.close()
-    except Raised as error:
-        return str(error)
-    except Died as error:
-        processes.replace()
-        return has_no_ids(processes) if error.from_outside else str(error)
+def _use_ids(executor: StoreExecutor, layout: StoreLayout) -> str:
+    if not executor.has_commit_ids:
+        return f"it is set to {FORMAT_VERSION}=1"
+    _use(executor, layout)
     if executor.commit_id is None:
         return "its commits have no id"
-    processes.has_commit_ids = True
+    executor.begin(1, commit_id=executor.commit_id)
+    executor.abort()
     return ""
 
 
-def _use(executor: StoreExecutor, layout: StoreLayout) -> None:
+def _use(executor: StoreExecutor, layout: StoreLayout) -> str:
     executor.begin(0)
     for family in layout.families:
         key = (1, "a")
@@ -67,3 +75,4 @@ def _use(executor: StoreExecutor, layout: StoreLayout) -> None:
             executor.values(family, key)
         executor.iterate(family)
     executor.commit()
+    return ""

@@ -32,7 +32,7 @@ from barrier_tck.harness.certify.spark_store.properties import PROPERTIES, distu
 from barrier_tck.harness.certify.spark_store.session_settings import SETTINGS
 from barrier_tck.harness.certify.spark_store.stage import StoreFailure, StoreProperty, StoreStage, check
 from barrier_tck.harness.certify.spark_store.steps import AnyStep
-from barrier_tck.harness.certify.spark_store.store_capabilities import has_no_ids, lacks
+from barrier_tck.harness.certify.spark_store.store_capabilities import lacks, try_commit_ids
 from barrier_tck.harness.certify.spark_store.targets import StoreTarget, identity_of_store
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
@@ -122,7 +122,7 @@ def certify(
         problem, started = lacks(processes, LAYOUTS[PLAIN]), processes.started
         if not problem:
             lacking = {name: lacks(processes, layout) for name, layout in NEEDED.items()}
-            lacking[CHECKPOINT_IDS] = has_no_ids(processes)
+            lacking[CHECKPOINT_IDS] = try_commit_ids(processes)
         missing = [f"{name} ({lacking[name]})" for name in require if lacking[name]]
         if missing:
             raise UsageProblem(f"{target.name} lacks {'; '.join(missing)}")
@@ -168,7 +168,7 @@ def replay(
     processes = StoreProcesses(target, call_s, 300.0)
     try:
         _require_provider(processes)
-        has_no_ids(processes)
+        try_commit_ids(processes)
         breach = breach_of(StoreStage(processes, failure.layout), failure.steps, watch)
         return None if breach is None else str(breach.violation)
     finally:

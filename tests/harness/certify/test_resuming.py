@@ -509,7 +509,7 @@ def spark_stores(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> Backend
     monkeypatch.setattr(spark_suite, "StoreProcesses", SparkStores)
     monkeypatch.setattr(spark_suite, "_require_provider", lambda processes: None)
     monkeypatch.setattr(spark_suite, "lacks", lambda processes, layout: "")
-    monkeypatch.setattr(spark_suite, "has_no_ids", lambda processes: "")
+    monkeypatch.setattr(spark_suite, "try_commit_ids", lambda processes: "")
     monkeypatch.setattr(spark_suite, "has_java_compiler", lambda: True)
     monkeypatch.setattr(spark_suite, "find_java", lambda: SimpleNamespace(version="17.0.1"))
     monkeypatch.setattr(spark_suite, "check", backends.check)

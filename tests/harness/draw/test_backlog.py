@@ -17,11 +17,13 @@ def drawn(profile: str) -> tuple[TrialPlan, ...]:
 
 @pytest.mark.parametrize("profile", ["rescale", "loops"])
 def test_barriers_overtake_what_waits_before_a_slow_vertex(profile: str) -> None:
+    slow_ms = sorted(plan.deployment.slow_batch_ms for plan in drawn(profile))
+    # A long input has a little less, so that it can be read in the time of a trial.
+    assert slow_ms[0] >= 8 and slow_ms[1] >= 12
     for plan in drawn(profile):
         assert plan.checkpoints.overtakes
         assert plan.deployment.slow_vertex is not None
         assert plan.job.vertex(plan.deployment.slow_vertex).kind != SOURCE
-        assert plan.deployment.slow_batch_ms >= 8  # long inputs have less
         assert plan.workload.keys <= 3
 
 

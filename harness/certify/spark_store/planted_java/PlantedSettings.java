@@ -55,6 +55,36 @@ public final class PlantedSettings {
     return List.copyOf(found.values());
   }
 
+  /** What becomes of the rows that a batch has put. */
+  interface Ended {
+    void with(List<Put> rows);
+  }
+
+  /** Return a store that tells what was put when it is committed, or when its commit fails. */
+  static StateStore told(StateStore opened, Ended committed, Ended failed) {
+    List<Put> rows = new ArrayList<>();
+    return PlantedStores.between(
+        opened,
+        (store, method, arguments) -> {
+          if (PlantedStores.is(method, "put")) {
+            rows.add(Put.copied(arguments));
+          }
+          boolean ends = PlantedStores.is(method, "commit");
+          try {
+            Object result = PlantedStores.unchanged(store, method, arguments);
+            if (ends) {
+              committed.with(rows);
+            }
+            return result;
+          } catch (Exception error) {
+            if (ends) {
+              failed.with(rows);
+            }
+            throw error;
+          }
+        });
+  }
+
   /** With ids of commits, that which was written last is opened, whichever is asked for. */
   public static final class OpensTheLastCommit extends RocksDBStateStoreProvider {
     private Option<String> last(long version, Option<String> id) {
@@ -158,17 +188,7 @@ public final class PlantedSettings {
       if (hadChangelogs && !on(this, "enableChangelogCheckpointing") && !committed.isEmpty()) {
         committed.get(0).make(opened);
       }
-      List<Put> own = new ArrayList<>();
-      return PlantedStores.between(
-          opened,
-          (store, method, arguments) -> {
-            if (PlantedStores.is(method, "put")) {
-              own.add(Put.copied(arguments));
-            } else if (PlantedStores.is(method, "commit")) {
-              committed.addAll(own);
-            }
-            return PlantedStores.unchanged(store, method, arguments);
-          });
+      return told(opened, committed::addAll, rows -> {});
     }
   }
 
@@ -178,19 +198,9 @@ public final class PlantedSettings {
 
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
-      List<Put> own = new ArrayList<>();
       StateStore opened = super.getStore(version, id, snapshot, empty);
       committed.getOrDefault(version, List.of()).forEach(put -> put.make(opened));
-      return PlantedStores.between(
-          opened,
-          (store, method, arguments) -> {
-            if (PlantedStores.is(method, "put")) {
-              own.add(Put.copied(arguments));
-            } else if (PlantedStores.is(method, "commit")) {
-              committed.put(version, own);
-            }
-            return PlantedStores.unchanged(store, method, arguments);
-          });
+      return told(opened, rows -> committed.put(version, rows), rows -> {});
     }
   }
 
@@ -264,24 +274,9 @@ public final class PlantedSettings {
 
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
-      List<Put> own = new ArrayList<>();
       StateStore opened = super.getStore(version, id, snapshot, empty);
       failed.forEach(put -> put.make(opened));
-      return PlantedStores.between(
-          opened,
-          (store, method, arguments) -> {
-            if (PlantedStores.is(method, "put")) {
-              own.add(Put.copied(arguments));
-            }
-            try {
-              return PlantedStores.unchanged(store, method, arguments);
-            } catch (Exception error) {
-              if (PlantedStores.is(method, "commit")) {
-                failed.addAll(own);
-              }
-              throw error;
-            }
-          });
+      return told(opened, rows -> {}, failed::addAll);
     }
   }
 }

@@ -165,7 +165,7 @@ class Machine:
         return issubclass(self.store, StoreWithIds)
 
     def executor(
-        self, layout: StoreLayout, checkpoints: Path, settings: dict[str, str], storage: object
+        self, layout: StoreLayout, checkpoints: Path, settings: dict[str, str], storage: object = None
     ) -> Store:
         self.families, self.settings = layout.families, settings
         return self.store(self)

@@ -33,6 +33,7 @@ from barrier_tck.harness.certify.spark_store.properties import PROPERTIES, distu
 from barrier_tck.harness.certify.spark_store.session import StoreSession
 from barrier_tck.harness.certify.spark_store.stage import StoreFailure, StoreProperty, check
 from barrier_tck.harness.certify.spark_store.storage_files import HOW, FileWatch, damaged, storage_files
+from barrier_tck.harness.certify.spark_store.store_capabilities import try_commit_ids
 from barrier_tck.harness.certify.spark_store.suite import (
     certify,
     read_failure,
@@ -45,7 +46,7 @@ from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.cluster.java_compiler import java_compiler
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.certificate_page import render_certificate
-from tests.harness.certify.spark_store.pretended_stores import play
+from tests.harness.certify.spark_store.pretended_stores import Machine, Store, StoreWithIds, play
 from tests.test_docs import rows
 from tests.test_tidy import ROOT
 from tests.waiting import PATIENCE_S
@@ -271,6 +272,42 @@ def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
         require_store_level("contrast")
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (["spark.sql.streaming.checkpointFileManagerClass", "a.b.C"], "none of those that are drawn"),
+        ([CHANGELOG, "maybe"], "not one of false, true"),
+        ([CHANGELOG + "d", "true"], "did you mean"),
+    ],
+)
+def test_a_replay_file_sets_nothing_but_what_is_drawn(
+    setting: list[str], message: str, tmp_path: Path
+) -> None:
+    """A class that a file names would be loaded."""
+    file = tmp_path / "failure.json"
+    failure = {"target": "spark:hdfs", "property": "x", "violation": "", "version": 1, "layout": PLAIN}
+    file.write_text(json.dumps({**failure, "steps": [{"type": "settings", "settings": [setting]}]}))
+    with pytest.raises(UsageProblem, match=message):
+        read_failure(file)
+    file.write_text(
+        json.dumps({**failure, "steps": [{"type": "settings", "settings": [[CHANGELOG, "true"]]}]})
+    )
+    assert read_failure(file).steps == (steps.StartQuery(((CHANGELOG, "true"),)),)
+
+
+def test_whether_commits_have_ids_is_found_out_for_each_store_anew(tmp_path: Path) -> None:
+    """The planted bugs run one after the other in one JVM, some of stores that have ids and some of others."""
+    machine = Machine(StoreWithIds, tmp_path)
+    processes = machine.as_processes()
+    with_ids = SimpleNamespace(
+        executor=processes.executor, new_checkpoints=machine.new_checkpoints, has_commit_ids=False
+    )
+    assert try_commit_ids(cast("StoreProcesses", with_ids)) == "" and with_ids.has_commit_ids
+    machine.store = Store
+    problem = try_commit_ids(cast("StoreProcesses", with_ids))
+    assert problem and not with_ids.has_commit_ids
+
+
 # --- what is listed -----------------------------------------------------------------------------------------
 
 
@@ -333,7 +370,7 @@ def dies_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(suite, "StoreProcesses", NoProcesses)
     monkeypatch.setattr(suite, "_require_provider", lambda processes: None)
     monkeypatch.setattr(suite, "lacks", lambda processes, layout: "")
-    monkeypatch.setattr(suite, "has_no_ids", lambda processes: "")
+    monkeypatch.setattr(suite, "try_commit_ids", lambda processes: "")
     monkeypatch.setattr(suite, "check", checked)
     monkeypatch.setattr(suite, "has_java_compiler", lambda: True)
     return names
