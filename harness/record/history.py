@@ -17,6 +17,7 @@ import msgspec
 
 from barrier_tck.harness.record.elements import SubtaskElements
 from barrier_tck.harness.record.operations import Operation
+from barrier_tck.harness.record.query_times import LateInput, Reference, RowsDue, WatermarkComparison
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import StoredCheckpoint, StoredSavepoint
 from barrier_tck.harness.support.first_line import first_line
@@ -324,6 +325,14 @@ class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first rows that are wrong, of a query; empty in histories of versions before 0.2."""
     run_again: tuple[int, ...] = ()
     """The micro-batches that ran more than once, by their numbers; empty in histories of versions before 0.2."""
+    against: Reference = Reference.BATCH
+    """What it was compared with."""
+    rows_due: RowsDue | None = None
+    """Of what kinds the rows are that must be there; None if the query gives all of them at once."""
+    late: LateInput | None = None
+    """None if no row of the input was late."""
+    watermarks: WatermarkComparison | None = None
+    """None in histories of versions before 0.2, and if the query could not be run."""
 
 
 class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -9,6 +9,7 @@ from barrier_tck.harness.oracle.evidence.first_breaches import with_evidence
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.record.history import End, OutputComparison
 from barrier_tck.harness.record.operations import SinkCalled
+from barrier_tck.harness.record.query_times import Reference
 from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 from barrier_tck.harness.support.first_line import first_line
 
@@ -16,6 +17,14 @@ _WITHOUT_A_FAULT = (
     "no micro-batch is known to have run more than once, so it may be wrong without any fault: look at the sink, or "
     "say in the job what its output is (latest_by, upserts, final_by, batch; the guide tells of each)"
 )
+_GIVES = {
+    Reference.BATCH: "the query gives as a batch",
+    Reference.UNDISTURBED: "an undisturbed run of the same micro-batches gives",
+}
+_GIVEN = {
+    Reference.BATCH: "the query as a batch over the same input",
+    Reference.UNDISTURBED: "an undisturbed run of the same micro-batches",
+}
 _MAYBE_MERGED = "if the sink keeps only the newest row of each key, the job must say so (upserts)"
 
 
@@ -27,6 +36,30 @@ def _rows_of_kinds(counts: Mapping[str, int]) -> str:
     """Return for instance ``3 lost and 1 unexpected rows``."""
     kinds = " and ".join(f"{number} {name}" for name, number in counts.items())
     return f"{kinds} row{'s' * (sum(counts.values()) != 1)}"
+
+
+def _counts_by_time(comparison: OutputComparison) -> dict[str, int]:
+    """Return how many rows are there by when they are due, and how many input was too late for; empty if none wait."""
+    counts: dict[str, int] = {}
+    if comparison.rows_due is not None:
+        counts |= {name: getattr(comparison.rows_due, name) for name in ("final", "at_once", "held_back")}
+    if comparison.late is not None:
+        counts |= {"late_input": comparison.late.number, "missing_because_late": comparison.late.missing}
+    return counts
+
+
+def _not_due(comparison: OutputComparison) -> str:
+    """Return what is said of rows that the batch gives, and that need not be there."""
+    late = comparison.late
+    if late is None:
+        return ""
+    first = f", for instance {late.rows[0].sentence}" if late.rows else ""
+    missing = (
+        f"{_rows(late.missing)} of the batch may be missing because of them, for instance {late.examples[0]}"
+        if late.examples
+        else "no row of the batch is missing because of them"
+    )
+    return f"; {_rows(late.number)} of the input came late{first}; {missing}"
 
 
 def _lost_where_it_ran_again(comparison: OutputComparison) -> bool:
@@ -81,6 +114,7 @@ class CommittedOutput:
             "duplicated": found.duplicated,
             "unexpected": found.unexpected,
             "copies_excused": sum(sum(sides.values()) for sides in comparison.checks.values()),
+            **_counts_by_time(comparison),
             EXERCISED: comparison.replayed,
         }
         if context.history.end is End.FINISHED:  # before that a multiple may be what was right for a while
@@ -94,7 +128,7 @@ class CommittedOutput:
                 return self._finding(Verdict.UNKNOWN, "the query did not consume its input", counts)
         if not wrong:
             summary = (
-                f"the output has the {_rows(found.expected)} that the query gives as a batch, and no other"
+                f"the output has the {_rows(found.expected)} that {_GIVES[comparison.against]}, and no other"
             )
             if counts["copies_excused"]:
                 copies = "copy" if counts["copies_excused"] == 1 else "copies"
@@ -106,10 +140,10 @@ class CommittedOutput:
                     f"; {comparison.ran_again} of the micro-batches ran more than once, as a whole or in a task, and "
                     f"of {comparison.replayed} the sink had been given rows before"
                 )
-            return self._finding(Verdict.VALID, summary, counts)
+            return self._finding(Verdict.VALID, summary + _not_due(comparison), counts)
         summary = (
             f"{_rows_of_kinds({name: counts[name] for name in wrong})}; the output has {_rows(found.committed)}, and "
-            f"the query as a batch over the same input gives {found.expected}"
+            f"{_GIVEN[comparison.against]} gives {found.expected}"
         )
         if comparison.added_again and context.history.end is End.FINISHED:
             summary += f"; to {comparison.added_again} of the duplicated rows something was added more often than once"

@@ -102,8 +102,9 @@ class QueryDefinition:
     """The query. The same function is given the stream and, by the oracle, the whole input as a batch."""
     batch: Callable[[DataFrame], DataFrame] | None = None
     """What the output must be, from the whole input as a batch in one partition, in the order of its files, of which
-    each is one micro-batch of the trial; None: ``query``. For queries that Spark refuses as a batch, or that are not
-    deterministic. Only the columns that it returns are compared."""
+    each is one micro-batch of the trial; None: ``query``. For queries that are not deterministic, and for those that
+    Spark refuses as a batch: without it, their output is compared with that of an undisturbed run of the same
+    micro-batches, in which Spark itself is not judged. Only the columns that it returns are compared."""
     sink: str | Callable[[DataFrame, int, QueryPlace], None] = "parquet"
     """``parquet`` or ``orc`` for Spark's own file sink, or a ``foreachBatch`` function that is also given the trial's
     directories."""
@@ -125,8 +126,12 @@ class QueryDefinition:
     final_by: str | None = None
     """Mode ``append`` with a watermark: the column of the output, for instance ``window.end``, that must be at or
     before the watermark when a row is written. Rows beyond the last watermark are not expected. Rows that are given at
-    once are expected whatever it says: pairs of an outer join, and rows in which it is null. The input must not have
-    rows that are late, because a batch does not drop them."""
+    once are expected whatever it says: pairs of an outer join, and rows in which it is null. If the job has a ``batch``
+    of its own, the input must have no rows that are late, unless that function drops those that the stream drops."""
+    late_rows: bool | None = None
+    """Whether rows of generated input may be late, that is behind the watermark when they are read; None: they may if
+    ``final_by`` is set and ``batch`` is not. Which rows the query must have committed then, an undisturbed run of the
+    same micro-batches tells; where late rows have no part, the batch must agree with it."""
     delivery: Delivery = "exactly_once"
     """``at_least_once``: nothing may be lost, and rows may be there more often only if their micro-batch, or a task of
     it, was run again."""
@@ -193,5 +198,7 @@ def _problems(job: QueryDefinition) -> Iterator[str]:
             yield "upserts is for output_mode 'append' or 'update', without latest_by"
         if isinstance(job.sink, str) and job.start is None:
             yield "a file sink only appends, and upserts says that rows are merged into a table"
+    if job.late_rows and job.batch is not None:
+        yield "late_rows is for a query that is compared with an undisturbed run, and batch says what it must give"
     if job.final_by is not None and job.output_mode != "append":
         yield "final_by is for output_mode 'append'"

@@ -109,6 +109,10 @@ class JudgeOrder:
     run_again: tuple[int, ...]
     """The micro-batches that, or of which a task, ran more than once."""
     names: RowNames = NOTHING_KNOWN
+    as_batch: bool = True
+    """Whether Spark runs the query as a batch, too."""
+    restarted_before: tuple[int, ...] = ()
+    """The micro-batches that were the first ones of a driver which took the place of another."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,8 @@ class JobCheck:
     """Why its output cannot be judged, and what to do, in words; empty: it can be."""
     held_back_s: float = 0.0
     """How far event time must go on until a row of the output is final; 0 if rows are given at once."""
+    as_batch: bool = True
+    """Whether Spark runs the query as a batch, too; otherwise an undisturbed run tells what its output must be."""
 
 
 class JudgeRpc(Protocol):
@@ -131,7 +137,7 @@ class JudgeRpc(Protocol):
         """Say whether the output of a job, given by its name, can be judged, from some input of it."""
 
     def judge(self, order: JudgeOrder) -> OutputComparison:
-        """Compare the committed output with the same function as a batch."""
+        """Compare the committed output with the same function as a batch, or with an undisturbed run of it."""
 
     def judge_state(self, order: JudgeOrder) -> StateComparison:
         """Compare the state after each micro-batch with the rows until then; for a job that says what it keeps."""

@@ -226,6 +226,8 @@ class QueryRun:
         self._run_again: dict[int, None] = {}
         self._first_attempts: dict[int, int] = {}
         """Micro-batch -> the attempt in which a task of it began first."""
+        self._last_attempts: dict[int, int] = {}
+        """Micro-batch -> the attempt in which a task of it began last."""
         self._task_runs: dict[_TaskPlace, int] = {}
         """A task -> its first run."""
         self._tasks_of: dict[int, TaskBegan] = {}
@@ -250,6 +252,17 @@ class QueryRun:
         """Return those of which rows had been passed on before: what ran again could change the output."""
         with self._lock:
             return tuple(sorted(self._rows_again))
+
+    @property
+    def restarted_before(self) -> tuple[int, ...]:
+        """Return the micro-batches that were the first ones of a start of the query, but for its first start."""
+        with self._lock:
+            batches = sorted(self._last_attempts)
+            return tuple(
+                batch
+                for before, batch in itertools.pairwise(batches)
+                if self._last_attempts[batch] != self._last_attempts[before]
+            )
 
     @property
     def sink_points(self) -> tuple[str, ...]:
@@ -394,6 +407,7 @@ class QueryRun:
         with self._lock:
             # Spark's own sinks tell nothing of micro-batches, so tasks have to tell of those that come again.
             first = self._first_attempts.setdefault(batch, self._attempt) == self._attempt
+            self._last_attempts[batch] = self._attempt
             place = _place_of(began)
             alone = self._task_runs.setdefault(place, task.run) == task.run
             self._tasks_of[worker] = began

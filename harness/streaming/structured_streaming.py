@@ -37,6 +37,7 @@ from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History, OutputComparison, StateComparison
 from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.streaming.batch_watermarks import BatchWatermarks
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.disturbed_writes import JARS, jar_of_writes
@@ -66,10 +67,13 @@ JUDGE_MODULE = "barrier_tck.harness.streaming.driver.batch_judge"
 WORKERS, CORES_PER_WORKER = 2, 1
 _EXECUTORS_TIMEOUT_S = 60.0
 _FIRST_AT = datetime(2024, 1, 1, tzinfo=UTC)
+LATE_ROWS = (100, 250, 500)
+"""How many of a thousand rows are late in the trials in which some are."""
 RETRIES = ("stock", "none")
 """Settings of a trial: Spark tries a failed task again as it is shipped, or every failure ends the query."""
-_SETTINGS = ("retries", "executors_again")
-"""``executors_again``: how many executors the sessions of later drivers have; the first has one on each worker."""
+_SETTINGS = ("retries", "executors_again", "late_rows")
+"""``executors_again``: how many executors the sessions of later drivers have; the first has one on each worker.
+``late_rows``: how many of a thousand rows of generated input come later than their times say."""
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 POINTS = (
@@ -190,16 +194,22 @@ class StructuredStreaming:
             # Their timestamps are what they are: a window may end in every second file only.
             batches = min(4, len(self._files)), min(8, len(self._files))
             workload = replace(workload, batches=batches, batch_records=(1, 1), keys=(1, 1))
-        settings = PROFILE.settings + ((again,) if fewer else ())
+        late = DrawnSetting("late_rows", 400, LATE_ROWS)
+        settings = PROFILE.settings + ((again,) if fewer else ()) + ((late,) if self._may_be_late else ())
         faults = replace(PROFILE.faults, kinds=kinds)
         return (replace(PROFILE, workload=workload, faults=faults, settings=settings),)
 
     def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
-        """Return the checker of the output, and that of the state if the job says what it keeps."""
-        return (CommittedOutput(), StateInBetween()) if self._job.state is not None else (CommittedOutput(),)
+        """Return the checkers of the output, of watermarks if it has any, and of the state if the job describes it."""
+        found: list[Checker] = [CommittedOutput()]
+        if self._job.batch is None and (self._job.final_by is not None or self._job.late_rows):
+            found.append(BatchWatermarks())
+        if self._job.state is not None:
+            found.append(StateInBetween())
+        return found
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Accept ``retries`` and ``executors_again``."""
+        """Accept ``retries``, ``executors_again`` and, for a job that may be given late rows, ``late_rows``."""
         for key, value in settings.items():
             if key not in _SETTINGS:
                 raise ValueError(f"there is no setting {key!r}{nearest(key, _SETTINGS)}")
@@ -209,6 +219,22 @@ class StructuredStreaming:
                 type(value) is not int or not 1 <= value <= self._config.workers
             ):
                 raise ValueError(f"executors_again is {value!r}, and not from 1 to {self._config.workers}")
+
+            if key == "late_rows" and not (type(value) is int and 0 <= value <= 1_000):
+                raise ValueError(f"late_rows is {value!r}, and not a number of a thousand rows")
+            if key == "late_rows" and value and not self._may_be_late:
+                raise ValueError(
+                    "late_rows is for generated input of a job whose late_rows is true, or that names final_by and no "
+                    "batch of its own"
+                )
+
+    @property
+    def _may_be_late(self) -> bool:
+        """Whether rows of the input may come late."""
+        job = self._job
+        return not self._files and (
+            job.final_by is not None and job.batch is None if job.late_rows is None else job.late_rows
+        )
 
     def in_own_words(self, fault: FaultRecord) -> FaultRecord:
         """Return the record of a fault in the words of Spark."""
@@ -267,13 +293,13 @@ class StructuredStreaming:
         drivers, judge = self._started(plan.system)
         assert self._cluster is not None
         drivers.present()
-        held_back_s = self._checked(judge).held_back_s
+        checked = self._checked(judge)
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S, drivers.application())
         if any(planned.fault.ends is Ends.COORDINATOR for planned in plan.faults):
             drivers.keep_spare()
         with _scratch(self._cluster.directory) as scratch:
             place = QueryPlace(*(str(scratch / name) for name in ("input", "output", "checkpoint")))
-            self._write_input(plan, Path(place.input), held_back_s)
+            self._write_input(plan, Path(place.input), checked.held_back_s)
             disturbed = any(one.fault.needs is TargetKind.WRITES for one in plan.faults)
             writes = scratch / "writes" if disturbed and self._jar is not None else None
             disturbs = str(writes) if writes is not None else ""
@@ -291,7 +317,14 @@ class StructuredStreaming:
             duration_ms = run.now_ms()
             drivers.trial_over()
             self._check_points(run.sink_points)
-            judged = JudgeOrder(order.job, place, run.run_again, self._names(plan))
+            judged = JudgeOrder(
+                order.job,
+                place,
+                run.run_again,
+                self._names(plan),
+                as_batch=checked.as_batch,
+                restarted_before=run.restarted_before,
+            )
             comparison = msgspec.structs.replace(
                 self._judged(judge, judged),
                 ran_again=len(judged.run_again),
@@ -475,10 +508,27 @@ def _tables(plan: TrialPlan, number: int, held_back_s: float) -> list[pa.Table]:
         rows.sort(key=itemgetter(workload.spec.id_column))
     table = pa.Table.from_pylist(rows, schema=next(iter(schemas.values())))
     step_s = max(1, math.ceil(held_back_s * number / max(1, len(rows) - number)))
-    times = [_FIRST_AT + timedelta(seconds=step_s * index) for index in range(len(rows))]
+    late = (plan.system or {}).get("late_rows", 0)
+    times = [_time_of_row(index, step_s, held_back_s, late) for index in range(len(rows))]
     table = table.append_column("at", pa.array(times, type=pa.timestamp("us", tz="UTC")))
     cuts = [len(rows) * part // number for part in range(number + 1)]
     return [table.slice(start, end - start) for start, end in itertools.pairwise(cuts)]
+
+
+def _time_of_row(index: int, step_s: int, held_back_s: float, late_per_mille: int) -> datetime:
+    """Return the time of a row, which grows from row to row, except for those that are late.
+
+    One in three of these is so little behind that a window which has its time is still open; the others are so far
+    behind that the watermark has passed it, if not in the next micro-batch then in the one after that. No two rows have
+    the same time: those that are not late have whole seconds.
+    """
+    time = _FIRST_AT + timedelta(seconds=step_s * index)
+    lates_before, lates = index * late_per_mille // 1_000, (index + 1) * late_per_mille // 1_000
+    if lates == lates_before:
+        return time
+    if lates % 3 == 0:
+        return time - timedelta(seconds=2 * step_s, milliseconds=250)
+    return time - timedelta(seconds=math.ceil(2 * held_back_s) + step_s, milliseconds=500)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pyspark.sql import Row, Window
+from pyspark.sql import Row
 from pyspark.sql import functions as sf
 
 from barrier_tck.harness.cluster.driver.peer import Peer
@@ -26,11 +26,12 @@ from barrier_tck.harness.streaming.driver.expected_rows import (
     column_named,
     expected_rows,
     files_in_order,
+    newest,
     rows_of_files,
 )
 from barrier_tck.harness.streaming.driver.input_rows import InputRows
 from barrier_tck.harness.streaming.driver.job_check import checked
-from barrier_tck.harness.streaming.driver.micro_batches import taken_by
+from barrier_tck.harness.streaming.driver.micro_batches import NotNoted, taken_by
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
 from barrier_tck.harness.streaming.driver.state_judge import judged_state
 from barrier_tck.harness.streaming.driver.wrong_rows import (
@@ -59,11 +60,11 @@ _PARTS, _ROWS_OF_PART = 20, 10_000
 """What micro-batches add is looked at if there are no more of them, and no more rows of each."""
 _LOOKED_AT = 200
 """So many rows that are wrong are looked at for those that belong together."""
-_SMALL = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+SMALL = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
 """What is judged is small and of many shapes: to plan it twice, and to compile it, takes longer than to run it."""
 _EXPECTED, _COMMITTED, _BATCHES = "barrier_tck_expected", "barrier_tck_committed", "barrier_tck_batches"
 _EARLY = "barrier_tck_early"
-_RANK, _TIMES = "barrier_tck_rank", "barrier_tck_times"
+_TIMES = "barrier_tck_times"
 """Columns that no query has."""
 
 
@@ -78,7 +79,7 @@ class BatchJudge:
     def open_session(self, conf: Mapping[str, str]) -> None:
         if self._spark is None:
             self._spark = self._stack.enter_context(
-                spark_session(None, "barrier-tck-judge", {**_SMALL, **conf}, quick_start=True)
+                spark_session(None, "barrier-tck-judge", {**SMALL, **conf}, quick_start=True)
             )
 
     def check(self, job: str, place: QueryPlace) -> JobCheck:
@@ -87,7 +88,15 @@ class BatchJudge:
 
     def judge(self, order: JudgeOrder) -> OutputComparison:
         assert self._spark is not None, "the session is opened first"
-        return judged(self._spark, job_at(order.job), order.place, order.run_again, order.names)
+        return judged(
+            self._spark,
+            job_at(order.job),
+            order.place,
+            order.run_again,
+            order.names,
+            as_batch=order.as_batch,
+            restarted_before=order.restarted_before,
+        )
 
     def judge_state(self, order: JudgeOrder) -> StateComparison:
         assert self._spark is not None, "the session is opened first"
@@ -107,13 +116,20 @@ def judged(
     place: QueryPlace,
     run_again: Sequence[int],
     names: RowNames = NOTHING_KNOWN,
+    *,
+    as_batch: bool = True,
+    restarted_before: Sequence[int] = (),
 ) -> OutputComparison:
     """Return how the committed output of a job differs from what its function gives as a batch.
 
     ``run_again`` names the micro-batches that ran more than once, whose rows an at-least-once sink may hold more than
-    once; ``names`` the columns by which the input of a row that is wrong is found.
+    once; ``names`` the columns by which the input of a row that is wrong is found; ``restarted_before`` the
+    micro-batches that were the first ones of a driver. Without ``as_batch``, Spark refuses the query as a batch.
     """
-    wanted = expected_rows(spark, job, place)
+    try:
+        wanted = expected_rows(spark, job, place, as_batch=as_batch, restarted_before=restarted_before)
+    except NotNoted as error:
+        return OutputComparison(None, problem=f"what the query must have committed is not known: {error}")
     expected = wanted.due
     committed = _committed(spark, job, place, expected)
     missing = [name for name in expected.columns if name not in committed.columns]
@@ -131,9 +147,7 @@ def judged(
     taken = taken_by(Path(place.checkpoint))
     if job.latest_by:
         repeated = _written_twice(committed, excused)
-        newest = Window.partitionBy(*map(column_named, job.latest_by)).orderBy(sf.col(_BATCHES).desc())
-        ranked = committed.withColumn(_RANK, sf.rank().over(newest))
-        committed = ranked.where(sf.col(_RANK) == 1).drop(_RANK).dropDuplicates()
+        committed = newest(committed, job.latest_by, _BATCHES)
     elif job.output_mode == "complete" and has_batches:
         newest_batch = committed.agg(sf.max(_BATCHES)).collect()[0][0]
         committed = committed.where(sf.col(_BATCHES) == sf.lit(newest_batch).cast("long"))
@@ -152,6 +166,10 @@ def judged(
         checks={"copies of rows of micro-batches that ran again": {"output": copies}} if copies else {},
         added_again=found.added_again,
         wrong=found.rows,
+        against=wanted.against,
+        rows_due=wanted.kinds,
+        late=wanted.late,
+        watermarks=wanted.watermarks,
     )
 
 

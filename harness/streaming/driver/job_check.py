@@ -6,6 +6,8 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,21 +15,24 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 
 from barrier_tck.harness.streaming.driver.expected_rows import (
+    as_in,
     column_named,
     expected_rows,
     files_in_order,
     input_in_order,
+    left_by,
     merged,
     streamed_plan,
 )
-from barrier_tck.harness.streaming.query_definition import QueryPlace
+from barrier_tck.harness.streaming.driver.micro_batches import MicroBatch
+from barrier_tck.harness.streaming.driver.undisturbed import undisturbed_run
 from barrier_tck.harness.streaming.query_rpc import JobCheck
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from barrier_tck.harness.streaming.driver.query_plan import QueryPlan
-    from barrier_tck.harness.streaming.query_definition import QueryDefinition, Upserts
+    from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace, Upserts
 
 _SEQUENCE, _TIMES = "barrier_tck_sequence", "barrier_tck_times"
 _AT = "at"
@@ -39,21 +44,52 @@ StreamingJob(query={query}, batch=expected, ...), where `def expected(rows): ...
 
 def checked(spark: SparkSession, job: QueryDefinition, place: QueryPlace) -> JobCheck:
     """Return what is in the way of judging a job, if anything, and how long it keeps rows back."""
+    plan = _plan(spark, job, place)
     try:
         rows = (job.batch or job.query)(input_in_order(spark, place.input)).localCheckpoint()
     except Exception as error:  # noqa: BLE001 - whatever a user's function or Spark raises is what we tell
-        return JobCheck(_refused(job, error))
-    plan = _plan(spark, job, place)
+        if job.batch is not None:
+            return JobCheck(f"the function `batch` of the job cannot be run: {_shown(error)}")
+        return _checked_as_stream_only(spark, job, place, plan, error)
     for problem in _problems(spark, job, place, rows, plan):
         return JobCheck(problem)
     return JobCheck(held_back_s=_held_back_s(spark, job, place, rows, plan))
 
 
-def _refused(job: QueryDefinition, error: Exception) -> str:
-    shown = f"{type(error).__name__}: {_first_line(error)}"
-    if job.batch is not None:
-        return f"the function `batch` of the job cannot be run: {shown}"
-    return f"the query cannot be run as a batch, so what it must commit is not known: {shown}. {_how_to_say_it(job)}"
+def _checked_as_stream_only(
+    spark: SparkSession, job: QueryDefinition, place: QueryPlace, plan: QueryPlan | None, refused: Exception
+) -> JobCheck:
+    """Return what is in the way of judging a query, which Spark refuses as a batch, by an undisturbed run."""
+    cannot = f"the query cannot be run as a batch, so what it must commit is not known: {_shown(refused)}"
+    with _alone(place) as directory:
+        batches = _a_file_each(place)
+        try:
+            runs = [
+                undisturbed_run(spark, job, place, batches, directory / str(number)).rows
+                for number in range(2)
+            ]
+        except Exception as error:  # noqa: BLE001 - whatever a user's function or Spark raises is what we tell
+            return JobCheck(f"{cannot}; and not as a stream: {_shown(error)}. {_how_to_say_it(job)}")
+        one, other = (left_by(job, rows, batches[-1].number) for rows in runs)
+        if one is None or other is None:
+            return JobCheck(
+                f"{cannot}. Each update replaces a row of the table, too: name the columns that identify one "
+                f"(latest_by or upserts). Or: {_how_to_say_it(job)}"
+            )
+        for problem in _unknown_columns(job, one):
+            return JobCheck(problem)
+        if not _same(one, other):
+            return JobCheck(
+                f"{cannot}; and two undisturbed runs of it as a stream over the same micro-batches give other rows: "
+                f"it is not deterministic. {_how_to_say_it(job)}"
+            )
+        return JobCheck(
+            held_back_s=_held_back_s(spark, job, place, one.localCheckpoint(), plan), as_batch=False
+        )
+
+
+def _shown(error: Exception) -> str:
+    return f"{type(error).__name__}: {_first_line(error)}"
 
 
 def _how_to_say_it(job: QueryDefinition) -> str:
@@ -94,48 +130,44 @@ def _differs_undisturbed(
 ) -> Iterator[str]:
     """Yield that the query with a watermark gives other rows as a stream than as a batch, although nothing disturbs it.
 
-    It is given its files one by one, each when all that the one before may bring about is over. So the watermark is as
-    far as it can come in any trial, and what no row is too late for here is too late in none.
+    It is given its files one by one, and then none, so that the watermark is as far as it can come.
     """
     if job.final_by is None or job.batch is not None or plan is None or plan.watermark_delay_s() is None:
         return
+    with _alone(place) as directory:
+        try:
+            run = undisturbed_run(spark, job, place, _a_file_each(place), directory / "run")
+        except Exception:  # noqa: BLE001 - the trial will tell what Spark says of it
+            return
+        expected = expected_rows(spark, job, replace(place, checkpoint=run.checkpoint))
+        given = as_in(run.rows, expected.due)
+        if _same(expected.due, given):
+            return
+        lost = expected.due.exceptAll(given).limit(1).collect()
+        more = given.exceptAll(expected.due).limit(1).collect()
+        shown = [f"the batch has {_rendered(row)}" for row in lost]
+        shown += [f"the stream has {_rendered(row)}" for row in more]
+        yield (
+            "without any fault, and where no late row has a part in it, the query gives other rows as a stream than as "
+            f"a batch: {', '.join(shown)}. So the batch does not tell what it must commit. {_how_to_say_it(job)}"
+        )
+
+
+def _a_file_each(place: QueryPlace) -> tuple[MicroBatch, ...]:
+    """Return a micro-batch for each file of an input, and one without input."""
+    names = [(file.name,) for file in files_in_order(Path(place.input))]
+    return tuple(MicroBatch(number, files, 0) for number, files in enumerate([*names, ()]))
+
+
+@contextmanager
+def _alone(place: QueryPlace) -> Iterator[Path]:
+    """Yield a directory beside those of a trial."""
     # Whoever removes the place removes it, too, if this process is killed meanwhile.
-    directory = tempfile.mkdtemp(prefix="undisturbed-", dir=Path(place.checkpoint).parent)
-    alone = QueryPlace(*(f"{directory}/{name}" for name in ("input", "output", "checkpoint")))
-    Path(alone.input).mkdir()
+    directory = Path(tempfile.mkdtemp(prefix="undisturbed-", dir=Path(place.checkpoint).parent))
     try:
-        _stream_one_by_one(spark, job, place, alone)
-    except Exception:  # noqa: BLE001 - the trial will tell what Spark says of it
-        return
-    expected = expected_rows(spark, job, alone)
-    given = spark.read.schema(expected.due.schema).parquet(alone.output)
-    if expected.early is not None or _same(expected.due, given):
-        return
-    lost = expected.due.exceptAll(given).limit(1).collect()
-    more = given.exceptAll(expected.due).limit(1).collect()
-    shown = [f"the batch has {_rendered(row)}" for row in lost]
-    shown += [f"the stream has {_rendered(row)}" for row in more]
-    yield (
-        "without any fault the query gives other rows as a stream than as a batch: "
-        f"{', '.join(shown)}. Perhaps rows are late: when they are read the watermark has passed them, Spark "
-        "drops them, and a batch does not. Give withWatermark a longer delay, or the job an input without such rows"
-    )
-
-
-def _stream_one_by_one(
-    spark: SparkSession, job: QueryDefinition, place: QueryPlace, alone: QueryPlace
-) -> None:
-    """Run the query to its end, into files."""
-    files = files_in_order(Path(place.input))
-    stream = spark.readStream.schema(spark.read.parquet(place.input).schema).parquet(alone.input)
-    into = job.query(stream).writeStream.format("parquet").option("path", alone.output)
-    running = into.option("checkpointLocation", alone.checkpoint).start()
-    try:
-        for file in files:
-            shutil.copyfile(file, Path(alone.input, file.name))
-            running.processAllAvailable()
+        yield directory
     finally:
-        running.stop()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _rendered(row: Row) -> str:

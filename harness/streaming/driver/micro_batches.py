@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,6 +33,59 @@ def one_file_each(directory: Path, checkpoint: Path, target: Path) -> Path:
         pq.write_table(pa.concat_tables([pq.read_table(directory / name) for name in group]), file)
         os.utime(file, ns=(first_ns + number * 10**9,) * 2)
     return target
+
+
+WITHOUT_INPUT = "barrier-tck-without-input.parquet"
+"""The name of an empty file that stands for no file: a micro-batch that took only this one has no new input."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What the checkpoint directory of a query says of one micro-batch."""
+
+    number: int
+    files: tuple[str, ...]
+    """The names of the files that it took, in their order; empty if it has no new input."""
+    watermark_ms: int
+    """Milliseconds since 1970; 0 before there is any."""
+
+
+class NotNoted(ValueError):
+    """A checkpoint directory does not say what each micro-batch took; the text says why."""
+
+
+def noted_batches(checkpoint: Path) -> tuple[MicroBatch, ...]:
+    """Return all micro-batches of a query, from the first.
+
+    Raises NotNoted if that is not known: notes of the first ones are deleted in time, some may be damaged, a source may
+    read no files, and one that is read twice may have been read in other parts each time.
+    """
+    numbers = sorted(int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdigit())
+    if not numbers or numbers != list(range(len(numbers))):
+        raise NotNoted("its checkpoint directory does not have the offsets of all micro-batches")
+    try:
+        sources = [_entries(checkpoint, source) for source in _sources(checkpoint)]
+        found, taken = [], -1
+        for number in numbers:
+            offsets = _Offsets(checkpoint / "offsets" / str(number))
+            ends = [offsets.last_entry(source) for source in range(len(sources))]
+            if not ends or len(set(ends)) > 1 or any(entries != sources[0] for entries in sources):
+                raise NotNoted(f"its sources took other files each in micro-batch {number}, or read no files")
+            files = [Path(path).name for path, entry in sources[0].items() if taken < entry <= ends[0]]
+            given = tuple(name for name in files if name != WITHOUT_INPUT)
+            found.append(MicroBatch(number, given, offsets.watermark_ms))
+            taken = ends[0]
+    except NotNoted:
+        raise
+    except (ValueError, LookupError) as error:  # half a file, which a fault has left
+        raise NotNoted(f"its checkpoint directory is damaged ({error})") from error
+    return tuple(found)
+
+
+def last_watermark_ms(checkpoint: Path) -> int:
+    """Return the watermark of the last micro-batch that was committed, in milliseconds since 1970; 0 without any."""
+    commits = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdigit()]
+    return _Offsets(checkpoint / "offsets" / str(max(commits))).watermark_ms if commits else 0
 
 
 def files_read(checkpoint: Path, batch: int) -> list[str]:
@@ -76,20 +130,37 @@ def _taken_together(names: Sequence[str], checkpoint: Path) -> list[list[str]]:
     return list(groups.values())
 
 
-def _entries(checkpoint: Path) -> dict[str, int]:
-    """Return the path of each file that the first source has taken, with the number of its entry."""
+def _sources(checkpoint: Path) -> list[int]:
+    """Return the numbers of the sources that keep a log of files."""
+    return sorted(int(log.name) for log in (checkpoint / "sources").glob("*") if log.name.isdigit())
+
+
+def _entries(checkpoint: Path, source: int = 0) -> dict[str, int]:
+    """Return the path of each file that a source has taken, with the number of its entry, by these numbers."""
     found: dict[str, int] = {}
-    for log in (checkpoint / "sources" / "0").glob("[0-9]*"):
+    for log in (checkpoint / "sources" / str(source)).glob("[0-9]*"):
         for line in log.read_text().splitlines()[1:]:
             entry = json.loads(line)
             found[entry["path"]] = int(entry["batchId"])
-    return found
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def _last_entry(offsets: Path) -> int:
-    """Return up to which entry of the first source a micro-batch goes; -1 if that source reads no files.
+    """Return up to which entry of the first source a micro-batch goes; -1 if that source reads no files."""
+    return _Offsets(offsets).last_entry(0)
 
-    Line by line: the version, the batch's metadata, and the offsets of each source.
-    """
-    offset = json.loads(offsets.read_text().splitlines()[2])
-    return int(offset["logOffset"]) if isinstance(offset, dict) and "logOffset" in offset else -1
+
+class _Offsets:
+    """What Spark notes before a micro-batch: the version, the batch's metadata, and a line for each source."""
+
+    def __init__(self, file: Path) -> None:
+        self._lines = file.read_text().splitlines()
+
+    @property
+    def watermark_ms(self) -> int:
+        return int(json.loads(self._lines[1])["batchWatermarkMs"])
+
+    def last_entry(self, source: int) -> int:
+        """Return up to which entry of a source the micro-batch goes; -1 if that source reads no files."""
+        offset = json.loads(self._lines[2 + source])
+        return int(offset["logOffset"]) if isinstance(offset, dict) and "logOffset" in offset else -1

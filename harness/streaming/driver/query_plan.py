@@ -43,13 +43,15 @@ class QueryPlan:
 
     def watermark_delay_s(self) -> float | None:
         """Return the longest delay of a watermark; None without any, and in a batch, which has none."""
-        of_node: Any = getattr(self._jvm, f"{_PLANS}.logical.EventTimeWatermark")
-        delays = [
-            int(of_node.getDelayMs(node.delay())) / 1_000.0
-            for node in _nodes(self._root)
-            if _name(node) == "EventTimeWatermark"
-        ]
+        delays = [_ms_of(self._jvm, node.delay()) / 1_000.0 for node in self._watermarks()]
         return max(delays, default=None)
+
+    def number_of_watermarks(self) -> int:
+        """Return how many watermarks Spark keeps: one is there twice in a join of a stream with itself."""
+        return sum(1 for _ in self._watermarks())
+
+    def _watermarks(self) -> Iterator[Any]:
+        return (node for node in _nodes(self._root) if _name(node) == "EventTimeWatermark")
 
     def kept_back(self) -> str:
         """Return what makes a stream in append mode keep rows until the watermark passes them; empty: nothing."""
@@ -97,6 +99,17 @@ class QueryPlan:
     @property
     def _jvm(self) -> Any:
         return self._spark._jvm  # noqa: SLF001
+
+
+def delay_ms(spark: SparkSession, delay: str) -> int:
+    """Return the milliseconds of a delay that ``withWatermark`` is given, for instance ``10 minutes``."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    return _ms_of(jvm, jvm.org.apache.spark.sql.catalyst.util.IntervalUtils.fromIntervalString(delay))
+
+
+def _ms_of(jvm: Any, delay: Any) -> int:
+    of_node: Any = getattr(jvm, f"{_PLANS}.logical.EventTimeWatermark")
+    return int(of_node.getDelayMs(delay))
 
 
 def _nodes(node: Any) -> Iterator[Any]:

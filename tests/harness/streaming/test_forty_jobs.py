@@ -1,4 +1,4 @@
-"""Right jobs and wrong ones, without late rows, under drawn trials; grain: real kills (`nightly`).
+"""Right jobs and wrong ones under drawn trials; grain: real kills (`nightly`).
 
 A right job is VALID in every trial, a wrong one INVALID within thirty.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -43,16 +44,23 @@ from barrier_tck.harness.record.history import (
     StateComparison,
     WrongRow,
 )
+from barrier_tck.harness.record.query_times import LateInput, LateRow, Reference, RowsDue, WatermarkComparison
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import EXERCISED, Verdict
 from barrier_tck.harness.streaming import structured_streaming
+from barrier_tck.harness.streaming.batch_watermarks import BatchWatermarks
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
-from barrier_tck.harness.streaming.driver.expected_rows import last_watermark_ms
-from barrier_tck.harness.streaming.driver.micro_batches import files_read
+from barrier_tck.harness.streaming.driver.expected_rows import compared_watermarks
+from barrier_tck.harness.streaming.driver.micro_batches import files_read, last_watermark_ms
 from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
-from barrier_tck.harness.streaming.structured_streaming import POINTS, STEP_OF_SINK, StructuredStreaming
+from barrier_tck.harness.streaming.structured_streaming import (
+    POINTS,
+    STEP_OF_SINK,
+    StructuredStreaming,
+    _time_of_row,
+)
 from barrier_tck.harness.system.system_names import open_system, reference_of
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.plan_check import check_plan
@@ -343,6 +351,14 @@ def test_settings_are_checked() -> None:
         system.check_settings({"retries": "few"})
     with pytest.raises(ValueError, match="did you mean"):
         system.check_settings({"retrys": "none"})
+    with pytest.raises(ValueError, match="late_rows is for generated input of a job"):
+        system.check_settings({"late_rows": 100})
+    system.check_settings({"late_rows": 0})
+    with_times = StructuredStreaming(replace(job, output_mode="append", latest_by=(), final_by="until"))
+    with_times.check_settings({"late_rows": 100})
+    for wrong in (-1, 1_001, True, "1"):
+        with pytest.raises(ValueError, match=r"late_rows is .* not a number of a thousand rows"):
+            with_times.check_settings({"late_rows": wrong})
     system.check_settings({"executors_again": 1})
     for wrong in (0, 3, True, "1"):
         with pytest.raises(ValueError, match=r"executors_again is .* not from 1 to 2"):
@@ -400,6 +416,86 @@ def test_any_difference_is_invalid(wrong: str) -> None:
     verdict, summary = judged(OutputComparison(counts, ("an example",)))
     assert verdict is Verdict.INVALID
     assert f"2 {wrong}" in summary
+
+
+LATE = LateInput(
+    2, (LateRow("id=5, at=00:00:03", "00004.parquet", 4, 9_000),), missing=1, examples=("window=0:00",)
+)
+
+
+def test_rows_that_are_missing_because_input_was_late_are_counted_and_told() -> None:
+    comparison = OutputComparison(
+        RIGHT, against=Reference.UNDISTURBED, rows_due=RowsDue(final=6, at_once=0, held_back=3), late=LATE
+    )
+    history = History((), End.FINISHED, Reason.FINISHED, "", None, output_query=comparison)
+    found = CommittedOutput().check(TrialContext(TrialPlan(), history))
+    assert found.verdict is Verdict.VALID
+    assert found.summary == (
+        "the output has the 5 rows that an undisturbed run of the same micro-batches gives, and no other; 2 rows of "
+        "the input came late, for instance id=5, at=00:00:03, read by micro-batch 4 at the watermark 1970-01-01 "
+        "00:00:09.000 UTC; 1 row of the batch may be missing because of them, for instance window=0:00"
+    )
+    wanted = {"final": 6, "at_once": 0, "held_back": 3, "late_input": 2, "missing_because_late": 1}
+    assert {name: found.counts[name] for name in wanted} == wanted
+
+
+def watermarks_judged(comparison: WatermarkComparison | None, end: End = End.FINISHED) -> tuple[Verdict, str]:
+    output = OutputComparison(RIGHT, watermarks=comparison)
+    history = History((), end, Reason.FINISHED, "", None, output_query=output)
+    found = BatchWatermarks().check(TrialContext(TrialPlan(), history, ()))
+    return found.verdict, found.summary
+
+
+def test_watermarks_are_right_wrong_or_unknown() -> None:
+    right = WatermarkComparison(batches=4, advances=2, exact=True)
+    assert watermarks_judged(right) == (
+        Verdict.VALID,
+        "the watermarks of 4 micro-batches never went back, and are those of an undisturbed run; they went on 2 times",
+    )
+    assert watermarks_judged(right, End.STUCK)[0] is Verdict.UNKNOWN
+    assert watermarks_judged(None)[0] is Verdict.UNKNOWN
+    back = compared_watermarks([0, 5_000, 4_000], (), None)
+    assert watermarks_judged(back, End.STUCK)[0] is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("noted", "greatest", "undisturbed", "wrong"),
+    [
+        ([0, 5, 5, 9], [0, 5, 5, 9], [0, 5, 5, 9], {}),
+        ([0, 5, 5, 9], (), None, {}),
+        ([0, 3, 5, 9], [0, 5, 5, 9], None, {}),
+        ([0, 3, 5, 9], [0, 5, 5, 9], [0, 5, 5, 9], {1: 5}),
+        ([0, 5, 4, 9], [0, 5, 5, 9], [0, 5, 4, 9], {2: 5}),
+        ([0, 5, 6, 9], [0, 5, 5, 9], [0, 5, 6, 9], {2: 5}),
+        ([-1, 5, 5, 9], [0, 5, 5, 9], None, {0: 0}),
+    ],
+    ids=["right", "nothing known", "may be behind", "behind", "back", "ahead", "before 1970"],
+)
+def test_each_watermark_is_compared(
+    noted: list[int], greatest: Sequence[int], undisturbed: list[int] | None, wrong: dict[int, int]
+) -> None:
+    found = compared_watermarks(noted, greatest, undisturbed)
+    assert {one.micro_batch: one.expected_ms for one in found.differences} == wrong
+    assert found.advances == len(set(noted)) - 1 - (noted == [0, 5, 4, 9])
+
+
+@pytest.mark.parametrize("per_mille", [0, 100, 250, 500, 1_000])
+@pytest.mark.parametrize("held_back_s", [0.0, 5.0, 900.0])
+def test_late_rows_are_as_many_as_planned_some_far_behind_and_no_two_have_the_same_time(
+    per_mille: int, held_back_s: float
+) -> None:
+    step_s, rows = max(1, round(held_back_s / 6)), 60
+    times = [_time_of_row(index, step_s, held_back_s, per_mille) for index in range(rows)]
+    assert len(set(times)) == rows
+    behind_s = [
+        (_time_of_row(index, step_s, held_back_s, 0) - time).total_seconds()
+        for index, time in enumerate(times)
+    ]
+    late = [seconds for seconds in behind_s if seconds]
+    assert len(late) == rows * per_mille // 1_000
+    assert all(seconds >= 2 * step_s for seconds in late) or held_back_s == 0
+    far = [seconds for seconds in late if seconds > 2 * held_back_s + step_s]
+    assert len(late) * 0.6 <= len(far) <= len(late) or held_back_s == 0
 
 
 def test_rows_that_were_added_again_are_duplicated_and_neither_lost_nor_unexpected() -> None:

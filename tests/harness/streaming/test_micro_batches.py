@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barrier_tck.harness.streaming.driver.micro_batches import one_file_each, taken_by
+from barrier_tck.harness.streaming.driver.micro_batches import (
+    WITHOUT_INPUT,
+    MicroBatch,
+    NotNoted,
+    noted_batches,
+    one_file_each,
+    taken_by,
+)
 
 
 def written(directory: Path, number: int) -> Path:
@@ -94,3 +102,46 @@ def test_of_damaged_or_missing_notes_nothing_is_known(tmp_path: Path) -> None:
     checkpoint = noted(tmp_path / "checkpoint", [[0], [1]], [0, 1], compact=False)
     (checkpoint / "offsets" / "0").write_text("v1\n")
     assert taken_by(checkpoint) == {}
+
+
+def second_source(checkpoint: Path, ends: Sequence[int]) -> None:
+    """Let a second source read the same files, up to some entry in each micro-batch."""
+    shutil.copytree(checkpoint / "sources" / "0", checkpoint / "sources" / "1")
+    for batch, end in enumerate(ends):
+        file = checkpoint / "offsets" / str(batch)
+        file.write_text(file.read_text() + "\n" + json.dumps({"logOffset": end}))
+
+
+def test_each_micro_batch_is_noted_with_its_files_and_its_watermark(tmp_path: Path) -> None:
+    checkpoint = noted(tmp_path / "checkpoint", [[0], [2, 1], [3]], [0, 1, 1, 2], compact=False)
+    last = checkpoint / "offsets" / "3"
+    last.write_text(last.read_text().replace('"batchWatermarkMs":0', '"batchWatermarkMs":7'))
+    log = checkpoint / "sources" / "0" / "2"
+    log.write_text(log.read_text().replace("00003.parquet", WITHOUT_INPUT))
+    second_source(checkpoint, [0, 1, 1, 2])
+    assert noted_batches(checkpoint) == (
+        MicroBatch(0, ("00000.parquet",), 0),
+        MicroBatch(1, ("00002.parquet", "00001.parquet"), 0),
+        MicroBatch(2, (), 0),
+        MicroBatch(3, (), 7),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda checkpoint: (checkpoint / "offsets" / "0").unlink(), "the offsets of all micro-batches"),
+        (lambda checkpoint: shutil.rmtree(checkpoint / "offsets"), "the offsets of all micro-batches"),
+        (lambda checkpoint: (checkpoint / "offsets" / "1").write_text("v1\n"), "is damaged"),
+        (lambda checkpoint: shutil.rmtree(checkpoint / "sources"), "read no files"),
+        (lambda checkpoint: second_source(checkpoint, [1, 1]), "took other files each in micro-batch 0"),
+    ],
+    ids=["first deleted", "nothing", "half a file", "no files", "two sources"],
+)
+def test_what_micro_batches_took_may_not_be_known(
+    tmp_path: Path, spoil: Callable[[Path], None], why: str
+) -> None:
+    checkpoint = noted(tmp_path / "checkpoint", [[0], [1]], [0, 1], compact=False)
+    spoil(checkpoint)
+    with pytest.raises(NotNoted, match=why):
+        noted_batches(checkpoint)

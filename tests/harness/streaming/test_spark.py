@@ -45,6 +45,7 @@ from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.rendezvous import Rendezvous
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.record.history import OutputComparison
+from barrier_tck.harness.record.verdict import EXERCISED
 from barrier_tck.harness.streaming import stock_job
 from barrier_tck.harness.streaming.driver import stock_jobs
 from barrier_tck.harness.streaming.driver.batch_judge import judged
@@ -450,6 +451,13 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
             marks=pytest.mark.nightly,
         ),
         pytest.param(
+            stock_jobs.windows,
+            CrashCoordinator(),
+            AFTER_THE_WRITE,
+            {"late_rows": 500},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
             stock_jobs.pairs, FailPrimaryWrites("tasks"), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
         ),
         pytest.param(
@@ -486,7 +494,18 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
         ),
     ],
     ids=[
-        *("totals", "commit", "windows", "pairs", "keys", "full", "writes-fail", "own-state", "complete"),
+        *(
+            "totals",
+            "commit",
+            "windows",
+            "late-rows",
+            "pairs",
+            "keys",
+            "full",
+            "writes-fail",
+            "own-state",
+            "complete",
+        ),
         *("files", "started", "started-later"),
     ],
 )
@@ -501,6 +520,9 @@ def test_stock_jobs_keep_their_promise(
     record = run_one(cluster, tmp_path, job, fault, trigger, settings)
     assert record.verdict is Verdict.VALID, record.findings
     assert finding(record, "committed-output").counts["expected"] > 0
+    if "late_rows" in settings:
+        assert finding(record, "committed-output").counts["missing_because_late"] > 0
+        assert finding(record, "batch-watermarks").counts[EXERCISED] > 0
     if job.state is not None:
         assert finding(record, "state-in-between").counts["entries"] > 0
     if (

@@ -286,6 +286,19 @@ pandas_state_appended = StreamingJob(
 pandas_state_alone = StreamingJob(query=counted, sink=overwrite, output_mode="update", latest_by=("key",))
 
 
+def with_random_first(rows: DataFrame) -> DataFrame:
+    return first_within(rows).withColumn("number", sf.rand())
+
+
+def without_column(rows: DataFrame) -> DataFrame:
+    return rows.select("nothing")
+
+
+neither = StreamingJob(query=without_column, sink=overwrite)
+random_within = StreamingJob(query=with_random_first, sink=overwrite)
+updates_alone = StreamingJob(query=counted, sink=overwrite, output_mode="update")
+
+
 # --- rows of which the first counts ------------------------------------------------------------------------------
 
 
