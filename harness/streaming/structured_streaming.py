@@ -32,6 +32,7 @@ from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.driver.peer import RemoteError
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.rendezvous import Rendezvous
+from barrier_tck.harness.cluster.spark_releases import reads_state
 from barrier_tck.harness.draw.profile import DrawnSetting, FaultRanges, LimitRanges, Profile, WorkloadRanges
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan, WorkloadPlan
@@ -204,9 +205,13 @@ class StructuredStreaming:
         found: list[Checker] = [CommittedOutput()]
         if self._job.batch is None and (self._job.final_by is not None or self._job.late_rows):
             found.append(BatchWatermarks())
-        if self._job.state is not None:
+        if self._judges_state:
             found.append(StateInBetween())
         return found
+
+    @property
+    def _judges_state(self) -> bool:
+        return self._job.state is not None and reads_state()
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Accept ``retries``, ``executors_again`` and, for a job that may be given late rows, ``late_rows``."""
@@ -272,6 +277,10 @@ class StructuredStreaming:
 
     def prepare(self) -> None:
         """Start the cluster, a driver and the judge; raises EnvironmentProblem if this machine cannot run them."""
+        if self._job.state is not None and not reads_state():
+            _log.warning(
+                "the state in between is not judged: this Spark has no data source that reads it (4.0 has)"
+            )
         drivers, judge = self._started({})
         drivers.present()
         self._checked(judge)
@@ -331,7 +340,7 @@ class StructuredStreaming:
                 replayed=len(run.replayed),
                 run_again=tuple(judged.run_again),
             )
-            state = self._judged_state(judge, judged) if self._job.state is not None else None
+            state = self._judged_state(judge, judged) if self._judges_state else None
         history = History(
             operations=tuple(run.operations),
             end=end,

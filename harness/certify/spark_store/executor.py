@@ -14,23 +14,20 @@ from typing import Any
 
 from barrier_tck.harness.certify.spark_store.java_process import JavaProcess
 from barrier_tck.harness.certify.spark_store.layouts import (
-    DEFAULT,
     KEY_TYPES,
-    PREFIXED,
-    RANGED,
     VALUE_TYPES,
     Family,
     Key,
     StoreLayout,
 )
 from barrier_tck.harness.certify.spark_store.session_settings import FORMAT_VERSION
+from barrier_tck.harness.certify.spark_store.store_interface import interface_of
 from barrier_tck.harness.certify.spark_store.targets import StoreTarget
 from barrier_tck.harness.certify.spark_store.unsafe_rows import row_bytes, row_columns
 
 Pair = tuple[tuple[Any, ...], str]
 """A key and a value that a scan gave."""
 _RUN_IDS = itertools.count(1)
-_INTERFACE = "org.apache.spark.sql.execution.streaming.state.StateStoreProvider"
 _RUN_ID_KEY = "sql.streaming.runId"
 _TYPES = {"l": "long", "s": "string"}
 
@@ -51,13 +48,8 @@ class StoreExecutor:
         self.layout = layout
         jvm = process.jvm
         with process.calls():
-            state = jvm.org.apache.spark.sql.execution.streaming.state
-            interface = jvm.java.lang.Class.forName(_INTERFACE)
-            self._parameters = next(
-                one.getParameterCount() for one in interface.getMethods() if one.getName() == "getStore"
-            )
             self._none = getattr(getattr(jvm.scala, "None$"), "MODULE$")
-            self._keys, self._values = _schema(jvm, KEY_TYPES), _schema(jvm, VALUE_TYPES)
+            self._interface = interface_of(jvm, _schema(jvm, KEY_TYPES), _schema(jvm, VALUE_TYPES))
             rows = jvm.org.apache.spark.sql.catalyst.expressions.UnsafeRow
             # One row of each form is used again for every call: an implementation has to copy what it keeps.
             self._key_row, self._value_row, self._prefix_row, self._end_row = (
@@ -68,7 +60,9 @@ class StoreExecutor:
             )
             configuration = jvm.org.apache.spark.sql.internal.SQLConf()
             wanted = settings | dict(target.settings)
-            self.has_commit_ids = wanted.get(FORMAT_VERSION) == "2"
+            self.may_have_commit_ids = self._interface.has_commit_ids
+            """Whether commits of this Spark have ids, if the settings say so."""
+            self.has_commit_ids = self.may_have_commit_ids and wanted.get(FORMAT_VERSION) == "2"
             """Whether each commit has an id."""
             self.commit_id: str | None = None
             """That of the last commit."""
@@ -79,55 +73,32 @@ class StoreExecutor:
                 hadoop.set(name, value)
             # Spark caches encoders by the id of a run.
             hadoop.set(_RUN_ID_KEY, str(uuid.UUID(int=next(_RUN_IDS))))
-            nothing = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-            provider = state.StateStoreProvider.create(target.class_name)
-            provider.init(
-                state.StateStoreId(str(checkpoints), 0, 0, DEFAULT),
-                self._keys,
-                self._values,
-                self._encoder(layout.families[0]),
-                layout.column_families,
-                state.StateStoreConf(configuration, nothing),
-                hadoop,
-                False,
-                self._none,
+            self._provider = self._interface.opened(
+                target.class_name, checkpoints, layout, configuration, hadoop
             )
-            self._provider = provider
         self._store: Any = None
 
     def begin(self, version: int, to_write: bool = True, commit_id: str | None = None) -> None:
         """Open the store at a version; with ids of commits, at that which a commit made."""
         with self.process.calls():
-            known = self._none if commit_id is None else self.process.jvm.scala.Some(commit_id)
-            if to_write:
-                self._store = self._provider.getStore(version, known, *[False] * (self._parameters - 2))
-            else:
-                self._store = self._provider.getReadStore(version, known)
-        if to_write:
-            self._create_families()
-        elif self.layout.column_families:
-            with self.process.calls():
+            self._store = self._interface.store(self._provider, version, commit_id, to_write)
+            if to_write or self.layout.column_families:
                 for family in self.layout.families[1:]:
-                    self._store.registerColFamily(*self._family(family))
-
-    def _create_families(self) -> None:
-        with self.process.calls():
-            for family in self.layout.families[1:]:
-                self._store.createColFamilyIfAbsent(*self._family(family))
+                    self._interface.create(self._store, family, to_write)
 
     def put(self, family: Family, key: Key, value: str) -> None:
         """Write."""
         with self.process.calls():
-            self._store.put(self._key(key), self._value(value), family.name)
+            self._store.put(self._key(key), self._value(value), *self._interface.of_family(family))
 
     def merge(self, family: Family, key: Key, value: str) -> None:
         """Add a value to those of a key."""
         with self.process.calls():
-            self._store.merge(self._key(key), self._value(value), family.name)
+            self._store.merge(self._key(key), self._value(value), *self._interface.of_family(family))
 
     def remove(self, family: Family, key: Key) -> None:
         with self.process.calls():
-            self._store.remove(self._key(key), family.name)
+            self._store.remove(self._key(key), *self._interface.of_family(family))
 
     def drop(self, family: Family) -> None:
         """Remove a family with all its keys."""
@@ -137,18 +108,18 @@ class StoreExecutor:
     def get(self, family: Family, key: Key) -> str | None:
         """Return the value of a key, or None."""
         with self.process.calls():
-            row = self._store.get(self._key(key), family.name)
+            row = self._store.get(self._key(key), *self._interface.of_family(family))
             return None if row is None else _text(row)
 
     def values(self, family: Family, key: Key) -> tuple[str, ...]:
         with self.process.calls():
-            found = self._store.valuesIterator(self._key(key), family.name)
+            found = self._store.valuesIterator(self._key(key), *self._interface.of_family(family))
             return tuple(_text(row) for row in _each(found))
 
     def iterate(self, family: Family) -> list[Pair]:
         """Return all pairs of a family, in the order in which they come."""
         with self.process.calls():
-            return _pairs(self._store.iterator(family.name))
+            return _pairs(self._store.iterator(*self._interface.of_family(family)))
 
     def evict(self, family: Family, every: int) -> list[Pair]:
         """Return all pairs of a family, and remove each ``every``-th of them while the iterator stands at it.
@@ -157,14 +128,14 @@ class StoreExecutor:
         """
         given: list[Pair] = []
         with self.process.calls():
-            iterator = self._store.iterator(family.name)
+            iterator = self._store.iterator(*self._interface.of_family(family))
             while iterator.hasNext():
                 pair = iterator.next()
                 packed = bytes(pair.key().getBytes())
                 given.append((row_columns(packed, KEY_TYPES), _text(pair.value())))
                 if len(given) % every == 0:
                     self._key_row.pointTo(packed, len(packed))
-                    self._store.remove(self._key_row, family.name)
+                    self._store.remove(self._key_row, *self._interface.of_family(family))
         return given
 
     def scan(self, family: Family, first: int) -> list[Pair]:
@@ -172,7 +143,7 @@ class StoreExecutor:
         with self.process.calls():
             packed = row_bytes(first)
             self._prefix_row.pointTo(packed, len(packed))
-            return _pairs(self._store.prefixScan(self._prefix_row, family.name))
+            return _pairs(self._store.prefixScan(self._prefix_row, *self._interface.of_family(family)))
 
     def range(self, family: Family, start: Key | None, end: Key | None) -> list[Pair]:
         """Return the pairs from a key on and before another."""
@@ -185,7 +156,7 @@ class StoreExecutor:
                 packed = row_bytes(*end)
                 self._end_row.pointTo(packed, len(packed))
                 last = some(self._end_row)
-            return _pairs(self._store.rangeScan(first, last, family.name))
+            return _pairs(self._store.rangeScan(first, last, *self._interface.of_family(family)))
 
     def commit(self) -> int:
         """Commit, and return the new version."""
@@ -214,22 +185,6 @@ class StoreExecutor:
         """Unload the provider."""
         with self.process.calls():
             self._provider.close()
-
-    def _family(self, family: Family) -> tuple[Any, ...]:
-        several = family.kind == "many"
-        return family.name, self._keys, self._values, self._encoder(family), several, False
-
-    def _encoder(self, family: Family) -> Any:
-        state = self.process.jvm.org.apache.spark.sql.execution.streaming.state
-        if family.kind == PREFIXED:
-            return state.PrefixKeyScanStateEncoderSpec(self._keys, 1)
-        if family.kind == RANGED:
-            jvm = self.process.jvm
-            ordinals = jvm.java.util.ArrayList()
-            ordinals.add(0)
-            sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(ordinals).toSeq()
-            return state.RangeKeyScanStateEncoderSpec(self._keys, sequence)
-        return state.NoPrefixKeyStateEncoderSpec(self._keys)
 
     def _key(self, key: Key) -> Any:
         packed = row_bytes(*key)

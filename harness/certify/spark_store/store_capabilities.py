@@ -51,6 +51,8 @@ def _tried(processes: StoreProcesses, layout: StoreLayout, settings: dict[str, s
 
 
 def _use_ids(executor: StoreExecutor, layout: StoreLayout) -> str:
+    if not executor.may_have_commit_ids:
+        return "commits of this Spark have no ids"
     if not executor.has_commit_ids:
         return f"it is set to {FORMAT_VERSION}=1"
     _use(executor, layout)

@@ -30,6 +30,7 @@ from barrier_tck.harness.cluster.cluster_config import (
 )
 from barrier_tck.harness.cluster.containers.packet_loss import why_no_packets_are_lost
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
+from barrier_tck.harness.cluster.spark_releases import check_reference
 from barrier_tck.harness.oracle.evidence.batch_result import late_ids
 from barrier_tck.harness.oracle.evidence.exactness import is_exact
 from barrier_tck.harness.plan.trial_plan import FilledPlan, NetworkPlan, TrialPlan
@@ -191,6 +192,7 @@ class ReferenceSpark:
 
         It also raises if ``TOXIPROXY_URL`` names a server that does not answer, whether or not a plan will need it.
         """
+        check_reference()
         self._proxies.check()
         self._started().present()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from barrier_tck.harness.streaming.driver.spark_classes import ClassicDataFrame, dataset_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,10 +80,8 @@ class QueryPlan:
         if joins != len(chosen):
             return None
         changed = self._changed(self._root, iter(chosen))
-        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(
-            self._spark._jsparkSession,  # noqa: SLF001
-            changed,
-        )
+        of_plan: Any = dataset_class(self._spark)
+        dataset = of_plan.ofRows(self._spark._jsparkSession, changed)  # noqa: SLF001
         return ClassicDataFrame(dataset, self._spark)
 
     def _changed(self, node: Any, chosen: Iterator[bool]) -> Any:

@@ -6,6 +6,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
@@ -27,6 +28,8 @@ def judged_state(spark: SparkSession, kept: QueryState, place: QueryPlace) -> St
     Raises nothing of Spark's: state that cannot be read is a problem, in words.
     """
     checkpoint = Path(place.checkpoint)
+    # Spark 4.1 and 4.2 read state only in a session that has asked for its queries (SPARK-58973).
+    _ = spark.streams.active
     try:
         batches = _retained(spark, checkpoint)
         if not batches:
@@ -36,6 +39,16 @@ def judged_state(spark: SparkSession, kept: QueryState, place: QueryPlace) -> St
         return _compared(reduce(lambda one, other: one.unionAll(other), sides), len(batches))
     except PySparkException as error:
         return StateComparison(problem=f"{type(error).__name__}: {str(error).splitlines()[0]}")
+    except Py4JJavaError as error:
+        return StateComparison(problem=_innermost(error))
+
+
+def _innermost(error: Py4JJavaError) -> str:
+    """Return the first line of what the innermost of the causes says, which Py4J leaves out."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.toString()).splitlines()[0]
 
 
 def _retained(spark: SparkSession, checkpoint: Path) -> list[int]:

@@ -5,12 +5,9 @@ They write with the sink of ``harness.streaming.stock_job``, the job that has a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Row
 from pyspark.sql import functions as sf
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
 from barrier_tck.harness.streaming.stock_job import overwrite, totals
@@ -19,13 +16,6 @@ from barrier_tck.harness.streaming.streaming_job import StreamingJob
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
-
-ROCKSDB = {
-    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
-    "RocksDBStateStoreProvider"
-}
-"""The state store that ``transformWithState`` needs."""
 
 
 def in_windows(rows: DataFrame) -> DataFrame:
@@ -51,40 +41,6 @@ def distinct(rows: DataFrame) -> DataFrame:
     return rows.select("key").dropDuplicates()
 
 
-class Totals(StatefulProcessor):
-    """Counts the rows of a key, and adds up their values, in state of its own."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
-        self._total = handle.getValueState("total", "count LONG, sum LONG")
-
-    def handleInputRows(  # noqa: N802 - the names are Spark's
-        self,
-        key: tuple[str],
-        rows: Iterator[Row],
-        timerValues: TimerValues,  # noqa: N803
-    ) -> Iterator[Row]:
-        """Add rows, and emit the total."""
-        count, total = self._total.get() or (0, 0)
-        for row in rows:
-            count, total = count + 1, total + row["value"]
-        self._total.update((count, total))
-        yield Row(key=key[0], count=count, sum=total)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def processed(rows: DataFrame) -> DataFrame:
-    """Do the same as ``totals``, with ``transformWithState``."""
-    return rows.groupBy("key").transformWithState(
-        statefulProcessor=Totals(),
-        outputStructType="key STRING, count LONG, sum LONG",
-        outputMode="Update",
-        timeMode="None",
-    )
-
-
 def start_files(spark: SparkSession, place: QueryPlace) -> StreamingQuery:
     """Start a query that writes files by itself, without a function as its sink."""
     stream = spark.readStream.schema(spark.read.parquet(place.input).schema).option("maxFilesPerTrigger", 1)
@@ -99,14 +55,6 @@ pairs = StreamingJob(
     state=QueryState(of=_even, columns=("value.even_key", "value.even"), options={"joinSide": "left"}),
 )
 keys = StreamingJob(query=distinct, sink=overwrite, state=QueryState(of=distinct, columns=("key.*",)))
-own_state = StreamingJob(
-    query=processed,
-    sink=overwrite,
-    output_mode="update",
-    latest_by=("key",),
-    conf=ROCKSDB,
-    state=QueryState(of=totals, options={"stateVarName": "total"}),
-)
 whole = StreamingJob(query=totals, sink=overwrite, output_mode="complete")
 files = StreamingJob(query=distinct)
 started = StreamingJob(query=distinct, start=start_files)

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from barrier_tck.harness.cluster.rendezvous import met
+from barrier_tck.harness.streaming.driver.spark_classes import ClassicDataFrame
 from barrier_tck.harness.streaming.query_rpc import TaskReports, TaskRun
 
 _BATCH_ID = "streaming.sql.batchId"

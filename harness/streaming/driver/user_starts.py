@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
+from barrier_tck.harness.streaming.driver.spark_classes import ClassicDataFrame
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints
 
 

@@ -31,13 +31,14 @@ from barrier_tck.harness.cli.diagnosis import (
     check_memory,
     check_package,
     check_python,
+    check_spark,
     check_toxiproxy,
     diagnose,
-    release_numbers,
 )
 from barrier_tck.harness.cli.doctor_command import WIDTH_MAX
 from barrier_tck.harness.cluster.java import find_java, java_executable, parse_feature_release
 from barrier_tck.harness.support.errors import EnvironmentProblem, JavaMissing, JavaTooOld
+from barrier_tck.harness.support.version_numbers import release_numbers
 
 DEBIAN_17 = """openjdk version "17.0.15" 2025-04-15
 OpenJDK Runtime Environment (build 17.0.15+6-Debian-1deb12u1)
@@ -148,6 +149,23 @@ def test_package_bounds_are_checked(version: str, status: DiagnosisStatus) -> No
     assert finding.status is status
     assert finding.found == version
     assert ("pip install 'pandas>=2.2,<3'" in finding.advice) == (status is not DiagnosisStatus.OK)
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "told"),
+    [
+        ("3.4.4", DiagnosisStatus.OLD, "3.4.4"),
+        ("3.5.1", DiagnosisStatus.OK, "3.5.1 (supported: 3.5 to 4.3; tested: 3.5.9, "),
+        ("4.3.0", DiagnosisStatus.OK, "4.3.0 (supported: 3.5 to 4.3; tested: 3.5.9, "),
+        ("4.9.0", DiagnosisStatus.WARNING, "4.9.0 (supported: 3.5 to 4.3; tested: 3.5.9, "),
+        ("5.0.0", DiagnosisStatus.WARNING, "5.0.0"),
+    ],
+)
+def test_the_release_of_spark_is_old_tested_or_new(version: str, status: DiagnosisStatus, told: str) -> None:
+    finding = check_spark(lambda _: version)
+    assert finding.status is status
+    assert finding.found.startswith(told)
+    assert bool(finding.advice) == (status is not DiagnosisStatus.OK)
 
 
 def test_package_that_is_not_installed_is_missing() -> None:
@@ -263,7 +281,7 @@ def last_loopback_address_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], bool]] = {
-    "pyspark": (lambda patch: old(patch, "pyspark", "3.5.6"), True),
+    "pyspark": (lambda patch: old(patch, "pyspark", "3.4.4"), True),
     "pandas": (lambda patch: old(patch, "pandas", "2.1.4"), True),
     "pyarrow": (lambda patch: old(patch, "pyarrow", "17.0.0"), True),
     "java": (lambda patch: patch.setenv("JAVA_HOME", "/nobody/has/this"), True),

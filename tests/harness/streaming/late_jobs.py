@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from barrier_tck.harness import StreamingJob
-from barrier_tck.harness.streaming.driver.stock_jobs import ROCKSDB
+from barrier_tck.harness.streaming.driver.stock_processors import ROCKSDB
 from barrier_tck.harness.streaming.stock_job import overwrite
 from tests.harness.streaming.unusual_jobs import appends, fully_joined, left_joined
 

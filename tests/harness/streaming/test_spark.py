@@ -47,7 +47,7 @@ from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.record.history import OutputComparison
 from barrier_tck.harness.record.verdict import EXERCISED
 from barrier_tck.harness.streaming import stock_job
-from barrier_tck.harness.streaming.driver import stock_jobs
+from barrier_tck.harness.streaming.driver import stock_jobs, stock_processors
 from barrier_tck.harness.streaming.driver.batch_judge import judged
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints
 from barrier_tck.harness.streaming.driver.user_starts import observed_starts
@@ -471,14 +471,14 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
             marks=[pytest.mark.long, NEEDS_JAVAC],
         ),
         pytest.param(
-            stock_jobs.own_state,
+            stock_processors.own_state,
             DisturbWrites(WriteFault.FAILS, 2),
             WITHIN_A_TASK,
             {"retries": "none"},
             marks=[pytest.mark.nightly, NEEDS_JAVAC],
         ),
         pytest.param(
-            stock_jobs.own_state,
+            stock_processors.own_state,
             KillExecutor("tasks"),
             WITHIN_A_TASK,
             {"retries": "none"},
