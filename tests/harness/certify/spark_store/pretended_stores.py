@@ -54,6 +54,7 @@ def json_content(file: Path) -> Content:
 class Store:
     """A right store: a file with everything for each version, of which maintenance keeps those that are retained."""
 
+    may_have_commit_ids = True
     has_commit_ids = False
     commit_id: str | None = None
 

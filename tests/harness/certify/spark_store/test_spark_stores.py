@@ -306,6 +306,12 @@ def test_whether_commits_have_ids_is_found_out_for_each_store_anew(tmp_path: Pat
     machine.store = Store
     problem = try_commit_ids(cast("StoreProcesses", with_ids))
     assert problem and not with_ids.has_commit_ids
+    machine.store = StoreOfAnOlderSpark
+    assert try_commit_ids(cast("StoreProcesses", with_ids)) == "commits of this Spark have no ids"
+
+
+class StoreOfAnOlderSpark(Store):
+    may_have_commit_ids = False
 
 
 # --- what is listed -----------------------------------------------------------------------------------------
