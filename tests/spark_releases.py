@@ -3,8 +3,8 @@
 ``run`` tries the release that is installed in its environment (tox has one for each line, ``tox -e spark40``) and adds
 a line for each certificate and each campaign to ``--lines``. ``page`` prints the page from these lines:
 
-    python -m tests.spark_releases run --out runs/releases --lines tests/spark_releases.jsonl
-    python -m tests.spark_releases page > docs/releases.md
+    python tests/spark_releases.py run --out runs
+    python tests/spark_releases.py page > docs/releases.md
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ Spark 4.0. Before 4.0, Spark has no data source that reads the state of a query,
 there; its state stores have one column family, and no ids of commits. `tox -e spark35` (to `spark43`) tries a release
 again.
 
-<!-- Generated: python -m tests.spark_releases page > docs/releases.md -->
+<!-- Generated: python tests/spark_releases.py page > docs/releases.md -->
 """
 
 

@@ -62,11 +62,11 @@ def of_groups(rows: DataFrame) -> DataFrame:
 
 
 def pairs(rows: DataFrame) -> DataFrame:
-    """Join rows of a key, at most three seconds apart; pairs are given at once."""
-    left = in_time(rows).where("id % 2 = 0").selectExpr("key", "id AS lid", "at AS lat")
-    right = in_time(rows).where("id % 2 = 1").selectExpr("key AS rkey", "id AS rid", "at AS rat")
-    on = sf.expr("key = rkey AND rat BETWEEN lat - INTERVAL 3 SECONDS AND lat + INTERVAL 3 SECONDS")
-    return left.join(right, on).select("key", "lid", "rid")
+    """Join each row with later ones of its key, at most three seconds apart; pairs are given at once."""
+    left = in_time(rows).selectExpr("key", "id AS lid", "at AS lat")
+    right = in_time(rows).selectExpr("key AS rkey", "id AS rid", "at AS rat")
+    near = "rat BETWEEN lat - INTERVAL 3 SECONDS AND lat + INTERVAL 3 SECONDS"
+    return left.join(right, sf.expr(f"key = rkey AND lid < rid AND {near}")).select("key", "lid", "rid")
 
 
 def once(rows: DataFrame) -> DataFrame:
