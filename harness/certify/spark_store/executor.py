@@ -81,10 +81,7 @@ class StoreExecutor:
     def begin(self, version: int, to_write: bool = True, commit_id: str | None = None) -> None:
         """Open the store at a version; with ids of commits, at that which a commit made."""
         with self.process.calls():
-            self._store = self._interface.store(self._provider, version, commit_id, to_write)
-            if to_write or self.layout.column_families:
-                for family in self.layout.families[1:]:
-                    self._interface.create(self._store, family, to_write)
+            self._store = self._interface.store(self._provider, self.layout, version, commit_id, to_write)
 
     def put(self, family: Family, key: Key, value: str) -> None:
         """Write."""

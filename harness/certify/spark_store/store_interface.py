@@ -20,7 +20,7 @@ from barrier_tck.harness.certify.spark_store.layouts import (
     StoreLayout,
 )
 
-_PROVIDER = "org.apache.spark.sql.execution.streaming.state.StateStoreProvider"
+_STATE = "org.apache.spark.sql.execution.streaming.state"
 
 
 class StoreInterface(Protocol):
@@ -34,19 +34,20 @@ class StoreInterface(Protocol):
     ) -> Any:
         """Return a new provider; raises Raised if this release has nothing for a layout."""
 
-    def store(self, provider: Any, version: int, commit_id: str | None, to_write: bool) -> Any:
-        """Return the store at a version."""
+    def store(
+        self, provider: Any, layout: StoreLayout, version: int, commit_id: str | None, to_write: bool
+    ) -> Any:
+        """Return the store at a version, in which all families of a layout can be used."""
 
     def of_family(self, family: Family) -> Sequence[str]:
         """Return what a call to a store says last, to name a family."""
 
-    def create(self, store: Any, family: Family, to_write: bool) -> None:
-        """Let a store that was opened have a family."""
-
 
 def interface_of(jvm: Any, keys: Any, values: Any) -> StoreInterface:
     """Return that of the release in a JVM; ``keys`` and ``values`` are the schemas of all families."""
-    methods = {one.getName(): one for one in jvm.java.lang.Class.forName(_PROVIDER).getMethods()}
+    methods = {
+        one.getName(): one for one in jvm.java.lang.Class.forName(f"{_STATE}.StateStoreProvider").getMethods()
+    }
     if methods["init"].getParameterCount() == len(("id", "keys", "values", "columns", "conf", "hadoop")):
         return _OneFamily(jvm, keys, values)
     return _Families(jvm, keys, values, methods["getStore"].getParameterCount())
@@ -83,14 +84,13 @@ class _OneFamily(_Common):
         )
         return provider
 
-    def store(self, provider: Any, version: int, commit_id: str | None, to_write: bool) -> Any:
+    def store(
+        self, provider: Any, layout: StoreLayout, version: int, commit_id: str | None, to_write: bool
+    ) -> Any:
         return provider.getStore(version) if to_write else provider.getReadStore(version)
 
     def of_family(self, family: Family) -> Sequence[str]:
         return ()
-
-    def create(self, store: Any, family: Family, to_write: bool) -> None:
-        raise Raised("state stores of this Spark have one column family")
 
 
 class _Families(_Common):
@@ -102,6 +102,8 @@ class _Families(_Common):
         super().__init__(jvm, keys, values)
         self._parameters = parameters
         """How many ``getStore`` has: later releases add switches, which are off."""
+        stores = jvm.java.lang.Class.forName(f"{_STATE}.ReadStateStore").getMethods()
+        self._registers = any(one.getName() == "registerColFamily" for one in stores)
 
     def opened(
         self, class_name: str, checkpoints: Path, layout: StoreLayout, configuration: Any, hadoop: Any
@@ -120,22 +122,29 @@ class _Families(_Common):
         )
         return provider
 
-    def store(self, provider: Any, version: int, commit_id: str | None, to_write: bool) -> Any:
+    def store(
+        self, provider: Any, layout: StoreLayout, version: int, commit_id: str | None, to_write: bool
+    ) -> Any:
         known = self._none if commit_id is None else self._jvm.scala.Some(commit_id)
-        if to_write:
-            return provider.getStore(version, known, *[False] * (self._parameters - 2))
-        return provider.getReadStore(version, known)
+        others = layout.families[1:]
+        # Before 4.3 a store that is opened for reading has those families only that the version has. So it is opened as
+        # for writing there, and given up in the end.
+        if to_write or (others and not self._registers):
+            store = provider.getStore(version, known, *[False] * (self._parameters - 2))
+            for family in others:
+                store.createColFamilyIfAbsent(*self._described(family))
+            return store
+        store = provider.getReadStore(version, known)
+        for family in others:
+            store.registerColFamily(*self._described(family))
+        return store
 
     def of_family(self, family: Family) -> Sequence[str]:
         return (family.name,)
 
-    def create(self, store: Any, family: Family, to_write: bool) -> None:
+    def _described(self, family: Family) -> tuple[Any, ...]:
         several = family.kind == MANY
-        described = family.name, self._keys, self._values, self._encoder(family), several, False
-        if to_write:
-            store.createColFamilyIfAbsent(*described)
-        else:
-            store.registerColFamily(*described)
+        return family.name, self._keys, self._values, self._encoder(family), several, False
 
     def _encoder(self, family: Family) -> Any:
         if family.kind == PREFIXED:
