@@ -27,6 +27,8 @@ class BatchWatermarks:
                 Verdict.UNKNOWN, f"the watermarks of the micro-batches were not looked at{why}"
             )
         counts = {"micro_batches": compared.batches, EXERCISED: compared.advances}
+        if not compared.batches:
+            return self._finding(Verdict.VALID, "the query has no watermark", counts)
         if compared.differences:
             examples = tuple(difference.sentence for difference in compared.differences)
             return self._finding(Verdict.INVALID, examples[0], counts, examples)

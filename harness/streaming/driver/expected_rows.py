@@ -92,7 +92,7 @@ def expected_rows(
     with observed_watermarks(rows) as observed:
         given = batch_rows(job, rows)
     if not observed:
-        return _by_watermark(spark, job, place, given)
+        return replace(_by_watermark(spark, job, place, given), watermarks=WatermarkComparison())
     return _WithTimes(spark, job, place, restarted_before).by_batch_where_it_can(rows, given, observed)
 
 

@@ -1,4 +1,4 @@
-"""Right jobs and wrong ones, without late rows, under drawn trials: twenty of each and some more.
+"""Right jobs and wrong ones under drawn trials: twenty of each and some more.
 
 ``python -m tests.harness.streaming.forty_jobs run records.jsonl`` runs them as long as asked for, and adds a line of
 JSON for each trial to a file. With ``page`` in the place of ``run`` it makes a page of such files. The lines of the
@@ -217,8 +217,8 @@ def line_of(known: KnownJob, seed: int, trial: int, record: TrialRecord) -> dict
 _HEAD = """\
 # Jobs of which it is known whether they are right
 
-A right job must be VALID in each drawn trial, and a wrong one INVALID in one of the first thirty. Their input has no
-late rows. They are jobs as people have reported them, and the likes of them:
+A right job must be VALID in each drawn trial, and a wrong one INVALID in one of the first thirty. Their input had no
+late rows before commit 06302556. They are jobs as people have reported them, and the likes of them:
 [planted_sinks.py](../tests/harness/streaming/planted_sinks.py),
 [unusual_jobs.py](../tests/harness/streaming/unusual_jobs.py) and
 [reported_jobs.py](../tests/harness/streaming/reported_jobs.py). Trials are counted from 1. Of some wrong jobs not all

@@ -453,6 +453,7 @@ def test_watermarks_are_right_wrong_or_unknown() -> None:
         "the watermarks of 4 micro-batches never went back, and are those of an undisturbed run; they went on 2 times",
     )
     assert watermarks_judged(right, End.STUCK)[0] is Verdict.UNKNOWN
+    assert watermarks_judged(WatermarkComparison()) == (Verdict.VALID, "the query has no watermark")
     assert watermarks_judged(None)[0] is Verdict.UNKNOWN
     back = compared_watermarks([0, 5_000, 4_000], (), None)
     assert watermarks_judged(back, End.STUCK)[0] is Verdict.INVALID
