@@ -518,18 +518,19 @@ def _tables(plan: TrialPlan, number: int, held_back_s: float) -> list[pa.Table]:
     table = pa.Table.from_pylist(rows, schema=next(iter(schemas.values())))
     step_s = max(1, math.ceil(held_back_s * number / max(1, len(rows) - number)))
     late = (plan.system or {}).get("late_rows", 0)
-    times = [_time_of_row(index, step_s, held_back_s, late) for index in range(len(rows))]
+    far_s = math.ceil(held_back_s) + 2 * step_s * math.ceil(len(rows) / number)
+    times = [_time_of_row(index, step_s, far_s, late) for index in range(len(rows))]
     table = table.append_column("at", pa.array(times, type=pa.timestamp("us", tz="UTC")))
     cuts = [len(rows) * part // number for part in range(number + 1)]
     return [table.slice(start, end - start) for start, end in itertools.pairwise(cuts)]
 
 
-def _time_of_row(index: int, step_s: int, held_back_s: float, late_per_mille: int) -> datetime:
-    """Return the time of a row, which grows from row to row, except for those that are late.
+def _time_of_row(index: int, step_s: int, far_s: int, late_per_mille: int) -> datetime:
+    """Return the time of a row, which grows by ``step_s`` from row to row, except for those that are late.
 
-    One in three of these is so little behind that a window which has its time is still open; the others are so far
-    behind that the watermark has passed it, if not in the next micro-batch then in the one after that. No two rows have
-    the same time: those that are not late have whole seconds.
+    One in three of these is so little behind that a window which has its time is still open. The others are behind by
+    ``far_s``: as far as rows are held back, and two micro-batches, because Spark drops a row if the micro-batch before
+    was at a watermark that had passed it. No two rows have the same time: those that are not late have whole seconds.
     """
     time = _FIRST_AT + timedelta(seconds=step_s * index)
     lates_before, lates = index * late_per_mille // 1_000, (index + 1) * late_per_mille // 1_000
@@ -537,7 +538,7 @@ def _time_of_row(index: int, step_s: int, held_back_s: float, late_per_mille: in
         return time
     if lates % 3 == 0:
         return time - timedelta(seconds=2 * step_s, milliseconds=250)
-    return time - timedelta(seconds=math.ceil(2 * held_back_s) + step_s, milliseconds=500)
+    return time - timedelta(seconds=far_s, milliseconds=500)
 
 
 @contextlib.contextmanager

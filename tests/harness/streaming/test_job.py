@@ -481,22 +481,21 @@ def test_each_watermark_is_compared(
 
 
 @pytest.mark.parametrize("per_mille", [0, 100, 250, 500, 1_000])
-@pytest.mark.parametrize("held_back_s", [0.0, 5.0, 900.0])
-def test_late_rows_are_as_many_as_planned_some_far_behind_and_no_two_have_the_same_time(
-    per_mille: int, held_back_s: float
+@pytest.mark.parametrize(("step_s", "far_s"), [(1, 10), (2, 50), (150, 3_000)])
+def test_late_rows_are_as_many_as_planned_most_are_far_behind_and_no_two_have_the_same_time(
+    per_mille: int, step_s: int, far_s: int
 ) -> None:
-    step_s, rows = max(1, round(held_back_s / 6)), 60
-    times = [_time_of_row(index, step_s, held_back_s, per_mille) for index in range(rows)]
-    assert len(set(times)) == rows
-    behind_s = [
-        (_time_of_row(index, step_s, held_back_s, 0) - time).total_seconds()
-        for index, time in enumerate(times)
-    ]
+    rows = range(60)
+    times = [_time_of_row(index, step_s, far_s, per_mille) for index in rows]
+    assert len(set(times)) == len(rows)
+    in_order = [_time_of_row(index, step_s, far_s, 0) for index in rows]
+    assert in_order == sorted(in_order)
+    behind_s = [(one - other).total_seconds() for one, other in zip(in_order, times, strict=True)]
     late = [seconds for seconds in behind_s if seconds]
-    assert len(late) == rows * per_mille // 1_000
-    assert all(seconds >= 2 * step_s for seconds in late) or held_back_s == 0
-    far = [seconds for seconds in late if seconds > 2 * held_back_s + step_s]
-    assert len(late) * 0.6 <= len(far) <= len(late) or held_back_s == 0
+    assert len(late) == len(rows) * per_mille // 1_000
+    far = [seconds for seconds in late if seconds > far_s]
+    assert len(far) == len(late) - len(late) // 3
+    assert all(2 * step_s < seconds < far_s for seconds in late if seconds not in far)
 
 
 def test_rows_that_were_added_again_are_duplicated_and_neither_lost_nor_unexpected() -> None:
