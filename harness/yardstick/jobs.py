@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from barrier_tck.harness.campaign.yardstick.bugs import settings_of
 from barrier_tck.harness.streaming.query_definition import BATCH_ID, QueryPlace
 from barrier_tck.harness.streaming.stock_job import overwrite, totals
 from barrier_tck.harness.streaming.streaming_job import StreamingJob
+from barrier_tck.harness.yardstick.bugs import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -33,7 +33,7 @@ class CampaignLook(Bounded, frozen=True, tag="campaign"):
     """The bug is looked for with ``barrier-tck campaign --query``."""
 
     job: str
-    """The name of a ``StreamingJob`` in ``yardstick.jobs``; empty if there can be none."""
+    """The name of a ``StreamingJob`` in ``harness.yardstick.jobs``; empty if there can be none."""
 
 
 class KnownBug(Bounded, frozen=True):
@@ -60,7 +60,7 @@ class KnownBug(Bounded, frozen=True):
     chosen_by: Literal["the issue's list", "search"]
     """Why it is listed: before it was known whether it is found, in any case."""
     look: CertificateLook | CampaignLook
-    settings: dict[str, str] = {}
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
     """Settings of Spark, as a user would write them: the job's ``conf``, or ``--conf`` of ``certify``."""
     cannot_run: str = ""
     """Why it cannot be looked for at all; empty if it can."""
@@ -72,9 +72,7 @@ class _BugFile(Bounded, frozen=True):
 
 def known_bugs() -> tuple[KnownBug, ...]:
     """Return the bugs of the yardstick, in the order of their file."""
-    text = (
-        resources.files("barrier_tck.harness.campaign.yardstick").joinpath(_FILE).read_text(encoding="utf-8")
-    )
+    text = resources.files("barrier_tck.harness.yardstick").joinpath(_FILE).read_text(encoding="utf-8")
     return read_bugs(text, _FILE)
 
 

@@ -1,0 +1,87 @@
+"""Looks for one bug: rounds with fresh seeds until its processor time is over or something is found that is the bug.
+
+What is found is played with a release that does not have the bug. If it is there too, it is something else, and the
+search goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from barrier_tck.harness.yardstick.bugs import KnownBug
+from barrier_tck.harness.yardstick.results import Finding, Played, Result, Round, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What one round showed."""
+
+    round: Round
+    problem: str = ""
+    """Why it could not be run, or not to its end; empty if nothing was wrong."""
+
+
+class Search(Protocol):
+    """What runs a round, and plays a finding again."""
+
+    def look(self, bug: KnownBug, seed: int, seconds: float) -> Looked:
+        """Run a round with the release that has the bug, for so much processor time at most."""
+
+    def play(self, bug: KnownBug, finding: Finding, release: str) -> tuple[Played, str]:
+        """Play a finding with a release; return what it shows there, and why if that is not known."""
+
+
+def look_for(
+    bug: KnownBug,
+    before: Result | None,
+    seconds: float,
+    search: Search,
+    new_seed: Callable[[], int],
+    keep: Callable[[Result], None],
+) -> Result:
+    """Look for a bug until it is found or ``seconds`` of processor time are used; return what became of it.
+
+    Goes on with ``before``, whose time counts. ``keep`` is given what is known after each round, and at the end.
+    """
+    result = before or Result(bug.id, bug.pyspark, bug.compared)
+    if bug.cannot_run:
+        return _kept(result, keep, status=Status.CANNOT_RUN, reason=bug.cannot_run)
+    result = msgspec.structs.replace(result, status=Status.UNFINISHED, reason="")
+    while result.processor_seconds < seconds:
+        looked = search.look(bug, new_seed(), seconds - result.processor_seconds)
+        if not looked.round.tried and not looked.round.findings:
+            reason = looked.problem or "a round ended without a trial, and did not say why"
+            status = _status(result) if result.rounds else Status.CANNOT_RUN
+            return _kept(result, keep, status=status, reason=reason)
+        findings = tuple(_played(bug, finding, search) for finding in looked.round.findings)
+        done = msgspec.structs.replace(looked.round, findings=findings)
+        result = _kept(result, keep, rounds=(*result.rounds, done), reason=looked.problem)
+        if _status(result) is Status.FOUND:
+            break
+    return _kept(result, keep, status=_status(result))
+
+
+def _kept(result: Result, keep: Callable[[Result], None], **changes: object) -> Result:
+    changed = msgspec.structs.replace(result, **changes)
+    keep(changed)
+    return changed
+
+
+def _played(bug: KnownBug, finding: Finding, search: Search) -> Finding:
+    again, _ = search.play(bug, finding, bug.pyspark)
+    compared, why = search.play(bug, finding, bug.compared)
+    return msgspec.structs.replace(finding, on_affected=again, on_compared=compared, why=why)
+
+
+def _status(result: Result) -> Status:
+    """Return what the findings say: one that is gone counts, whatever else was found."""
+    shown = {finding.on_compared for finding in result.findings}
+    if Played.GONE in shown:
+        return Status.FOUND
+    if Played.UNKNOWN in shown:
+        return Status.NOT_COMPARED
+    return Status.ELSEWHERE_TOO if Played.THERE in shown else Status.NOT_FOUND
