@@ -59,7 +59,9 @@ def yardstick(
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="FILE.md", help=f"The page. Default: {_PAGE} in --out."),
+        typer.Option(
+            "--page", metavar="FILE.md", help=f"The page. Default: {_PAGE} in --out; with --list, none."
+        ),
     ] = None,
     again: Annotated[
         bool,
@@ -101,7 +103,7 @@ def yardstick(
     results = {name: result for name, result in kept.items() if result is not None}
     for bug in chosen if listed else ():
         console.print(_line(bug, results.get(bug.id)), markup=False, soft_wrap=True)
-    if not listed:
+    if page is not None or not listed:
         page = page or out / _PAGE
         write_atomically(page, rendered(bugs, results, seconds).encode("utf-8", "backslashreplace"))
         console.print(f"page: {page}", markup=False)

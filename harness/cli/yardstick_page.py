@@ -111,7 +111,7 @@ def _with(bug: KnownBug) -> str:
     else:
         return "nothing"
     settings = ", ".join(f"`{key}={value}`" for key, value in bug.settings.items())
-    release = f" on PySpark {bug.pyspark} ([environment](yardstick/environments/{bug.pyspark}.txt))"
+    release = f" on PySpark {bug.pyspark} (`environments/{bug.pyspark}.txt` is what pip must install)"
     return f"{named}{f', with {settings}' if settings else ''}{release if bug.pyspark else ''}"
 
 

@@ -90,8 +90,8 @@ class InEnvironments:
         spent, waited = processor_seconds() - used, time.monotonic() - began
         try:
             tried, found = _found(bug, directory)
-        except UsageProblem as error:
-            return Looked(Round(seed, 0, spent, waited), _said(done) or first_line(str(error)))
+        except UsageProblem:  # it has left nothing that can be read; what it said is the reason
+            tried, found = 0, []
         findings = tuple(self._kept(bug, f"{seed}-{number}", *each) for number, each in enumerate(found))
         problem = "" if tried else _NO_TIME if over() else _said(done)
         return Looked(Round(seed, tried, round(spent, 1), round(waited, 1), findings), problem)
