@@ -89,7 +89,6 @@ def yardstick(
     from barrier_tck.harness.cli.yardstick_page import rendered
     from barrier_tck.harness.support.atomic_files import write_atomically
     from barrier_tck.harness.yardstick.bugs import chosen_bugs, known_bugs
-    from barrier_tck.harness.yardstick.results import read_result
 
     console = console_for(as_json)
     bugs = known_bugs()
@@ -99,7 +98,7 @@ def yardstick(
         with sigterm_like_ctrl_c():
             for bug in chosen:
                 _look_for(bug, seconds, out, work or out / "work", again, console)
-    kept = {bug.id: read_result(out, bug) for bug in bugs}
+    kept = {bug.id: _kept(out, bug) for bug in bugs}
     results = {name: result for name, result in kept.items() if result is not None}
     for bug in chosen if listed else ():
         console.print(_line(bug, results.get(bug.id)), markup=False, soft_wrap=True)
@@ -118,13 +117,13 @@ def _look_for(bug: KnownBug, seconds: float, out: Path, work: Path, again: bool,
 
     from barrier_tck.harness.support.root_seed import new_seed
     from barrier_tck.harness.yardstick.looking import look_for
-    from barrier_tck.harness.yardstick.results import Result, read_result, write_result, written_by_hand
+    from barrier_tck.harness.yardstick.results import Result, write_result, written_by_hand
     from barrier_tck.harness.yardstick.running import InEnvironments
 
     if again:
         before = Result(bug.id, bug.pyspark, bug.compared, lacks=written_by_hand(out, bug.id))
     else:
-        kept = read_result(out, bug)
+        kept = _kept(out, bug)
         if kept is not None and kept.status.is_final:
             console.print(f"{_line(bug, kept)} (kept)", markup=False, soft_wrap=True)
             return
@@ -142,6 +141,15 @@ def _look_for(bug: KnownBug, seconds: float, out: Path, work: Path, again: bool,
 
     result = look_for(bug, before, seconds, InEnvironments(out, work), new_seed, keep)
     console.print(_line(bug, result), markup=False, soft_wrap=True)
+
+
+def _kept(out: Path, bug: KnownBug) -> Result | None:
+    """Return the result of a bug that is kept, without what a person has dismissed."""
+    from barrier_tck.harness.yardstick.looking import reconsidered
+    from barrier_tck.harness.yardstick.results import read_result
+
+    result = read_result(out, bug)
+    return None if result is None else reconsidered(result)
 
 
 def _line(bug: KnownBug, result: Result | None) -> str:

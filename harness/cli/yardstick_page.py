@@ -122,6 +122,8 @@ def _became(bug: KnownBug, result: Result | None) -> Iterator[str]:
     yield f"- {result.status.value}{f': {result.reason}' if result.reason else ''}"
     for finding in result.findings:
         yield f"- finding: {_escaped(finding.what)}: {_escaped(finding.summary)}. {_played(bug, finding)}"
+        if finding.dismissed:
+            yield f"  It is not the bug: {finding.dismissed}"
         yield f"  To repeat: `{finding.repeat}`"
     if result.status is not Status.FOUND:
         yield f"- what the generators lack: {result.lacks or 'not looked into yet'}"

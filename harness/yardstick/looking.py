@@ -65,6 +65,19 @@ def look_for(
     return _kept(result, keep, status=_status(result))
 
 
+def reconsidered(result: Result) -> Result:
+    """Return a result as it is now that a person has dismissed some of its findings.
+
+    If nothing is left of what ended the search, there is time left for it.
+    """
+    status = _status(result)
+    if result.status is Status.FOUND and status is not Status.FOUND:
+        return msgspec.structs.replace(result, status=Status.UNFINISHED)
+    if result.status in (Status.ELSEWHERE_TOO, Status.NOT_COMPARED):
+        return msgspec.structs.replace(result, status=status)
+    return result
+
+
 def _kept(result: Result, keep: Callable[[Result], None], **changes: object) -> Result:
     changed = msgspec.structs.replace(result, **changes)
     keep(changed)
@@ -79,7 +92,7 @@ def _played(bug: KnownBug, finding: Finding, search: Search) -> Finding:
 
 def _status(result: Result) -> Status:
     """Return what the findings say: one that is gone counts, whatever else was found."""
-    shown = {finding.on_compared for finding in result.findings}
+    shown = {finding.on_compared for finding in result.findings if not finding.dismissed}
     if Played.GONE in shown:
         return Status.FOUND
     if Played.UNKNOWN in shown:

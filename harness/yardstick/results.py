@@ -62,6 +62,8 @@ class Finding(Bounded, frozen=True):
     """When it was played with the release without the bug."""
     why: str = ""
     """Why it could not be judged there; empty if it could."""
+    dismissed: str = ""
+    """Why it is not the bug, though it is gone there; written by a person, and empty at first. It counts no more."""
 
 
 class Round(Bounded, frozen=True):

@@ -44,6 +44,7 @@ _COMMAND = "barrier_tck.harness.cli.main"
 _JOBS = "barrier_tck.harness.yardstick.jobs"
 _TRIALS = 100_000
 """More than there is time for."""
+_SUMMARY_MAX = 400
 _NO_TIME = "nothing was tried to its end in the time that there was"
 _WALL_PER_PROCESSOR = 4
 """A round that waits more than it works is ended after so many times its processor time."""
@@ -226,6 +227,12 @@ def _of_certificate(directory: Path) -> tuple[int, list[tuple[str, str, Path]]]:
     certificate = read_certificate(files[-1])
     failed = [one for one in certificate.outcomes if one.status == "failed" and one.replay]
     return sum(one.examples for one in certificate.outcomes), [
-        (f"{one.name} ({one.violated})", first_line(one.reason), files[-1].parent / str(one.replay))
+        (f"{one.name} ({one.violated})", _in_short(one.reason), files[-1].parent / str(one.replay))
         for one in failed
     ]
+
+
+def _in_short(reason: str) -> str:
+    """Return a reason as one line: the first one of Spark's may say nothing."""
+    line = " ".join(reason.split())
+    return line if len(line) <= _SUMMARY_MAX else f"{line[:_SUMMARY_MAX]}…"

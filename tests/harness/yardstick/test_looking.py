@@ -11,7 +11,7 @@ import pytest
 
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.yardstick.bugs import KnownBug
-from barrier_tck.harness.yardstick.looking import Looked, look_for
+from barrier_tck.harness.yardstick.looking import Looked, look_for, reconsidered
 from barrier_tck.harness.yardstick.results import (
     Finding,
     Played,
@@ -89,6 +89,18 @@ def test_what_is_elsewhere_too_is_something_else_and_the_search_goes_on() -> Non
 def test_what_cannot_be_compared_is_not_called_found() -> None:
     result, _ = looked_for(Scripted([ONE, NOTHING, ONE], [Played.UNKNOWN, Played.THERE]))
     assert result.status is Status.NOT_COMPARED
+
+
+def test_what_a_person_dismisses_counts_no_more_and_the_search_goes_on() -> None:
+    result, _ = looked_for(Scripted([ONE], [Played.GONE]))
+    assert reconsidered(result) == result
+    (found,) = result.rounds
+    finding = msgspec.structs.replace(found.findings[0], dismissed="the call has another name there")
+    dismissed = msgspec.structs.replace(result, rounds=(msgspec.structs.replace(found, findings=(finding,)),))
+    assert reconsidered(dismissed).status is Status.UNFINISHED
+    search = Scripted([NOTHING, NOTHING])
+    again, _ = looked_for(search, reconsidered(dismissed))
+    assert (again.status, len(again.rounds)) == (Status.NOT_FOUND, 3)
 
 
 def test_what_cannot_be_run_says_why_and_runs_nothing() -> None:
