@@ -83,7 +83,7 @@ def _table(bugs: Sequence[KnownBug], results: Mapping[str, Result], seconds: flo
 def _affected(bug: KnownBug) -> str:
     if not bug.first_affected:
         return "none that can be installed"
-    fixed = f", but not {' and '.join(bug.fixed_in)}" if bug.fixed_in else "; nobody has mended it"
+    fixed = f"; mended in {', '.join(bug.fixed_in)}" if bug.fixed_in else "; nobody has mended it"
     first, last = bug.first_affected, bug.last_affected
     return (first if first == last else f"{first} to {last}") + fixed
 
