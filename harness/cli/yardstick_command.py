@@ -75,8 +75,8 @@ def yardstick(
     a job or state store that is named as a user would. What is found counts if it is gone in a release without the bug.
     Each release is installed once, which takes minutes.
 
-    A bug whose result is kept is not run again; one that was interrupted is gone on with. Exit code 0: all that was
-    asked for has a result, misses included.
+    A bug whose result is kept is not run again; one that was interrupted, or was looked for with fewer minutes and not
+    found, is gone on with. Exit code 0: all that was asked for has a result, misses included.
 
     \b
     Examples:
@@ -124,7 +124,7 @@ def _look_for(bug: KnownBug, seconds: float, out: Path, work: Path, again: bool,
         before = Result(bug.id, bug.pyspark, bug.compared, lacks=written_by_hand(out, bug.id))
     else:
         kept = _kept(out, bug)
-        if kept is not None and kept.status.is_final:
+        if kept is not None and kept.is_over(seconds):
             console.print(f"{_line(bug, kept)} (kept)", markup=False, soft_wrap=True)
             return
         before = kept or Result(bug.id, bug.pyspark, bug.compared)

@@ -15,8 +15,9 @@ _HEAD = """\
 How many bugs that were in released versions of Spark are found by drawn campaigns and certificates that are told
 nothing of them? As BugsInPy and Defects4J do for unit tests, each bug has its report, its releases and an environment,
 and is looked for in a release that has it. The job or the state store is named as a user would name it. Seeds are
-fresh, and nothing says what is to happen when. What is found is played with a release without the bug; it counts only
-if it is gone there. A bug is listed before it is known whether it is found.
+fresh, and nothing says what is to happen when. What is found is played again with that release, and with one without
+the bug; it counts only if it shows again in the first and is gone in the other. A bug is listed before it is known
+whether it is found.
 
 <!-- Generated: barrier-tck yardstick --out docs/yardstick --page docs/yardstick.md -->
 """
@@ -122,8 +123,11 @@ def _became(bug: KnownBug, result: Result | None) -> Iterator[str]:
     yield f"- {result.status.value}{f': {result.reason}' if result.reason else ''}"
     for finding in result.findings:
         yield f"- finding: {_escaped(finding.what)}: {_escaped(finding.summary)}. {_played(bug, finding)}"
-        if finding.dismissed:
-            yield f"  It is not the bug: {finding.dismissed}"
+        if finding.dismissed or finding.confirmed:
+            isnt = (
+                f"not the bug: {finding.dismissed}" if finding.dismissed else f"the bug: {finding.confirmed}"
+            )
+            yield f"  It is {isnt}"
         yield f"  To repeat: `{finding.repeat}`"
     if result.status is not Status.FOUND:
         yield f"- what the generators lack: {result.lacks or 'not looked into yet'}"

@@ -66,14 +66,14 @@ def look_for(
 
 
 def reconsidered(result: Result) -> Result:
-    """Return a result as it is now that a person has dismissed some of its findings.
+    """Return a result as it is now that a person has confirmed or dismissed some of its findings.
 
     If nothing is left of what ended the search, there is time left for it.
     """
     status = _status(result)
     if result.status is Status.FOUND and status is not Status.FOUND:
         return msgspec.structs.replace(result, status=Status.UNFINISHED)
-    if result.status in (Status.ELSEWHERE_TOO, Status.NOT_COMPARED):
+    if result.status in (Status.ELSEWHERE_TOO, Status.UNCLEAR, Status.NOT_FOUND):
         return msgspec.structs.replace(result, status=status)
     return result
 
@@ -91,10 +91,17 @@ def _played(bug: KnownBug, finding: Finding, search: Search) -> Finding:
 
 
 def _status(result: Result) -> Status:
-    """Return what the findings say: one that is gone counts, whatever else was found."""
-    shown = {finding.on_compared for finding in result.findings if not finding.dismissed}
-    if Played.GONE in shown:
+    """Return what the findings say: one that is the bug counts, whatever else was found."""
+    shown = {_shown(finding) for finding in result.findings if not finding.dismissed}
+    order = (Status.FOUND, Status.UNCLEAR, Status.ELSEWHERE_TOO)
+    return next((status for status in order if status in shown), Status.NOT_FOUND)
+
+
+def _shown(finding: Finding) -> Status:
+    """Return what one finding says. That a race does not show elsewhere is no sign if it does not show again here."""
+    if finding.confirmed:
         return Status.FOUND
-    if Played.UNKNOWN in shown:
-        return Status.NOT_COMPARED
-    return Status.ELSEWHERE_TOO if Played.THERE in shown else Status.NOT_FOUND
+    if finding.on_compared is Played.THERE:
+        return Status.ELSEWHERE_TOO
+    repeats = finding.on_affected is Played.THERE
+    return Status.FOUND if repeats and finding.on_compared is Played.GONE else Status.UNCLEAR

@@ -32,18 +32,14 @@ class Status(Enum):
     """What became of a bug."""
 
     UNFINISHED = "unfinished"
-    """There is processor time left; the next call goes on."""
+    """It was interrupted; the next call goes on."""
     FOUND = "found"
-    """Something was found that is gone in a release without the bug."""
+    """Something was found that shows again, and is gone in a release without the bug."""
     ELSEWHERE_TOO = "found, also in the fixed release (something else)"
-    NOT_COMPARED = "found, but not compared with the fixed release"
+    UNCLEAR = "something found, but not shown to be gone in the fixed release"
+    """It could not be judged there, or it did not show again even where it was found; a person may say what it is."""
     NOT_FOUND = "not found"
     CANNOT_RUN = "cannot run"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the next call leaves it alone."""
-        return self is not Status.UNFINISHED
 
 
 class Finding(Bounded, frozen=True):
@@ -62,6 +58,8 @@ class Finding(Bounded, frozen=True):
     """When it was played with the release without the bug."""
     why: str = ""
     """Why it could not be judged there; empty if it could."""
+    confirmed: str = ""
+    """Why it is the bug, though no release tells it apart; written by a person, and empty at first."""
     dismissed: str = ""
     """Why it is not the bug, though it is gone there; written by a person, and empty at first. It counts no more."""
 
@@ -105,6 +103,12 @@ class Result(Bounded, frozen=True):
     def tried(self) -> int:
         """Trials or examples of all rounds together."""
         return sum(one.tried for one in self.rounds)
+
+    def is_over(self, seconds: float) -> bool:
+        """Return whether a call with so much processor time has nothing left to do."""
+        if self.status in (Status.FOUND, Status.CANNOT_RUN):
+            return True
+        return self.status is not Status.UNFINISHED and self.processor_seconds >= seconds
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -125,7 +125,7 @@ def test_a_page_says_why_a_bug_cannot_be_run_and_what_could_not_be_compared() ->
             "SPARK-1",
             "4.0.0",
             "4.0.3",
-            Status.NOT_COMPARED,
+            Status.UNCLEAR,
             rounds=(Round(1, 3, 60.0, 70.0, (Finding("c", "<s>", "f", "r", why="it ended"),)),),
         ),
         "SPARK-2": Result("SPARK-2", "", "", Status.CANNOT_RUN, "no release has it"),

@@ -31,9 +31,12 @@ NOTHING, ONE, NONE_TRIED = "nothing", "one finding", "nothing tried"
 class Scripted:
     """A search of which each round takes 100 s, and shows what a script says."""
 
-    def __init__(self, rounds: Sequence[str], compared: Sequence[Played] = ()) -> None:
+    def __init__(
+        self, rounds: Sequence[str], compared: Sequence[Played] = (), again: Played = Played.THERE
+    ) -> None:
         self._rounds: Iterator[str] = iter(rounds)
         self._compared = iter(compared)
+        self._again = again
         self.looked: list[tuple[int, float]] = []
         self.played: list[str] = []
 
@@ -47,7 +50,7 @@ class Scripted:
 
     def play(self, bug: KnownBug, finding: Finding, release: str) -> tuple[Played, str]:
         self.played.append(release)
-        return (Played.THERE, "") if release == bug.pyspark else (next(self._compared), "")
+        return (self._again if release == bug.pyspark else next(self._compared)), ""
 
 
 def looked_for(
@@ -88,7 +91,18 @@ def test_what_is_elsewhere_too_is_something_else_and_the_search_goes_on() -> Non
 
 def test_what_cannot_be_compared_is_not_called_found() -> None:
     result, _ = looked_for(Scripted([ONE, NOTHING, ONE], [Played.UNKNOWN, Played.THERE]))
-    assert result.status is Status.NOT_COMPARED
+    assert result.status is Status.UNCLEAR
+
+
+def test_what_does_not_show_again_is_not_called_found_until_a_person_confirms_it() -> None:
+    result, _ = looked_for(Scripted([ONE, NOTHING, NOTHING], [Played.GONE], Played.GONE))
+    assert result.status is Status.UNCLEAR
+    assert len(result.rounds) == 3, "and the search went on"
+    assert reconsidered(result) == result
+    finding = msgspec.structs.replace(result.findings[0], confirmed="its stack is that of the report")
+    first = msgspec.structs.replace(result.rounds[0], findings=(finding,))
+    confirmed = msgspec.structs.replace(result, rounds=(first, *result.rounds[1:]))
+    assert reconsidered(confirmed).status is Status.FOUND
 
 
 def test_what_a_person_dismisses_counts_no_more_and_the_search_goes_on() -> None:
@@ -134,11 +148,21 @@ def test_an_interrupted_search_is_gone_on_with() -> None:
     with pytest.raises(KeyboardInterrupt):
         look_for(BUG, None, 250.0, Interrupted([NOTHING]), lambda: next(seeds), kept.append)
     assert kept[-1].status is Status.UNFINISHED
-    assert not kept[-1].status.is_final
+    assert not kept[-1].is_over(50.0)
     search = Scripted([NOTHING, NOTHING])
     result, _ = looked_for(search, kept[-1])
     assert [left for _, left in search.looked] == [150.0, 50.0]
     assert (result.status, result.tried) == (Status.NOT_FOUND, 21)
+
+
+def test_a_miss_is_gone_on_with_when_there_is_more_time_and_a_find_is_not() -> None:
+    missed, _ = looked_for(Scripted([NOTHING, NOTHING, NOTHING]))
+    assert missed.is_over(300.0)
+    assert not missed.is_over(301.0)
+    found, _ = looked_for(Scripted([ONE], [Played.GONE]))
+    assert found.is_over(1_000.0)
+    cannot, _ = looked_for(Scripted([NONE_TRIED]))
+    assert cannot.is_over(1_000.0)
 
 
 def test_a_result_is_kept_and_read_again(tmp_path: Path) -> None:
