@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-Handler = Callable[[int, FrameType | None], Any]
+Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
 
 _PATIENCE_S = 20.0
 """How long an interrupted program may tidy up; a Spark cluster takes several seconds to end."""
@@ -80,7 +80,11 @@ def _signals_held_back() -> Iterator[None]:
         yield  # no handler is ever called here
         return
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    handled = {number: handler for number, handler in before.items() if callable(handler)}
+    handled: dict[Any, Handler] = {number: handler for number, handler in before.items() if callable(handler)}
+    # A shell lets a program in the background ignore Ctrl-C, and what that one starts would ignore it, too. What has a
+    # handler here has the usual one there.
+    if before[signal.SIGINT] is signal.SIG_IGN:
+        handled[signal.SIGINT] = signal.SIG_IGN
     came: list[int] = []
     _handle(dict.fromkeys(handled, lambda number, _: came.append(number)))
     try:

@@ -76,6 +76,17 @@ def test_a_program_is_ended_when_it_is_time_and_what_it_wrote_is_returned(
     assert (quick.returncode, quick.stdout) == (0, "out\n")
 
 
+def test_a_program_can_be_interrupted_though_this_process_ignores_interrupts() -> None:
+    program = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = run_program([sys.executable, "-c", program], os.environ)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.stdout == "True\n"
+
+
 @pytest.mark.usefixtures("interrupted_by_sigusr1")
 def test_a_program_is_interrupted_and_may_tidy_up(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
