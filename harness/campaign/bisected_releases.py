@@ -135,6 +135,34 @@ def releases_between(package: str, good: str, bad: str, place: ReleasePlace) -> 
     return tuple(Release(name, version) for version in versions if first <= version <= last)
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseEnvironment:
+    """A virtual environment that has a release, and sees what is installed in this one."""
+
+    python: Path
+    variables: Mapping[str, str]
+    """The environment variables with which its Python is run."""
+
+
+def made_environment(
+    release: Release, place: ReleasePlace, directory: Path, scratch: Path
+) -> ReleaseEnvironment | str:
+    """Make an environment with a release in a directory that is not there; return it, or why that failed.
+
+    ``scratch``: a directory for what pip needs meanwhile.
+    """
+    python = _make_environment(directory)
+    installed = _install(release, place, python, scratch)
+    return installed if isinstance(installed, str) else ReleaseEnvironment(python, _variables(installed))
+
+
+def environment_again(release: Release, directory: Path) -> ReleaseEnvironment | None:
+    """Return the environment that was made with a release in a directory; None if there is none."""
+    python = directory / "bin" / "python"
+    installed = next(_installed(release, directory), None) if python.exists() else None
+    return None if installed is None else ReleaseEnvironment(python, _variables(installed))
+
+
 @contextlib.contextmanager
 def trying_releases(wanted: PlanRuns, place: ReleasePlace) -> Iterator[Tries[Release]]:
     """Give what runs a plan with a release; whatever it installs is removed before the next one, and at the end."""
@@ -145,12 +173,11 @@ def trying_releases(wanted: PlanRuns, place: ReleasePlace) -> Iterator[Tries[Rel
             notice(f"installing {release} into a temporary environment; a large package takes minutes")
             environment = directory / "environment"
             try:
-                python = _make_environment(environment)
-                installed = _install(release, place, python, directory)
-                if isinstance(installed, str):
-                    return Outcome(Verdict.UNKNOWN, installed)
+                made = made_environment(release, place, environment, directory)
+                if isinstance(made, str):
+                    return Outcome(Verdict.UNKNOWN, made)
                 notice(f"running the plan with {release}")
-                return run_elsewhere(str(python), _variables(installed), wanted)
+                return run_elsewhere(str(made.python), made.variables, wanted)
             finally:
                 shutil.rmtree(environment, ignore_errors=True)
 

@@ -54,6 +54,7 @@ from barrier_tck.harness.cli.runs_command import runs
 from barrier_tck.harness.cli.scopes_command import scopes
 from barrier_tck.harness.cli.supervision import cause_of, supervised
 from barrier_tck.harness.cli.verify_certificate_command import verify_certificate
+from barrier_tck.harness.cli.yardstick_command import yardstick
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import HarnessError
 from barrier_tck.harness.support.exception_line import exception_line
@@ -94,6 +95,7 @@ for _command in (
     faults,
     doctor,
     mutants,
+    yardstick,
     scopes,
     bench,
     certify,

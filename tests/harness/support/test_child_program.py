@@ -58,6 +58,35 @@ def test_what_a_program_writes_and_its_exit_code_are_returned() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
 
 
+def test_a_program_is_ended_when_it_is_time_and_what_it_wrote_is_returned(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child_program, "_ASKED_EVERY_S", 0.05)
+    began = tmp_path / "began"
+    program = (
+        "import signal, sys, time\n"
+        "from pathlib import Path\n"
+        "def tidy(*_):\n    print('tidy'); sys.exit(5)\n"
+        "signal.signal(signal.SIGINT, tidy); Path(sys.argv[1]).touch(); time.sleep(600)"
+    )
+    done = run_program([sys.executable, "-c", program, str(began)], os.environ, began.exists)
+    assert (done.returncode, done.stdout) == (5, "tidy\n")
+    quick = run_program([sys.executable, "-c", "print('out')"], os.environ, lambda: False)
+    assert (quick.returncode, quick.stdout) == (0, "out\n")
+
+
+def test_a_program_can_be_interrupted_though_this_process_ignores_interrupts() -> None:
+    program = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = run_program([sys.executable, "-c", program], os.environ)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.stdout == "True\n"
+
+
 @pytest.mark.usefixtures("interrupted_by_sigusr1")
 def test_a_program_is_interrupted_and_may_tidy_up(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
