@@ -51,7 +51,7 @@ TRYINGS = (
     Trying(
         "structured_streaming",
         "a query of Structured Streaming while faults strike",
-        ("campaign", "campaigns/structured_streaming.toml"),
+        ("campaign", "campaigns/structured_streaming.toml", "--no-store"),
     ),
     _certificate("spark:hdfs"),
     _certificate("spark:rocksdb"),
@@ -59,7 +59,7 @@ TRYINGS = (
     Trying(
         "flights",
         "the reference runtime on real input while faults strike",
-        ("campaign", "campaigns/flights.toml"),
+        ("campaign", "campaigns/flights.toml", "--no-store"),
         needs_reference=True,
     ),
 )

@@ -44,6 +44,7 @@ from barrier_tck.harness.certify.spark_store.targets import CHANGELOG, store_tar
 from barrier_tck.harness.certify.spark_store.unsafe_rows import row_bytes, row_columns
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.cluster.java_compiler import java_compiler
+from barrier_tck.harness.cluster.spark_releases import spark_release
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.certificate_page import render_certificate
 from tests.harness.certify.spark_store.pretended_stores import Machine, Store, StoreWithIds, play
@@ -557,6 +558,15 @@ def test_spark_deletes_a_snapshot_that_a_retained_version_needs() -> None:
     )
     found = replay(failure, store_target("spark:rocksdb-changelog"))
     assert found is not None and "does not exist" in found
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_spark_before_4_2_keeps_rows_of_a_commit_that_does_not_count() -> None:
+    failure = read_failure(ROOT / "tests/plans/spark_stores/rows-of-a-commit-that-does-not-count.json")
+    assert replay(failure, store_target("spark:rocksdb")) is None, "without changelogs"
+    found = replay(failure, store_target("spark:rocksdb-changelog"))
+    assert (found is None) == (spark_release() >= (4, 2)), found
 
 
 @pytest.mark.nightly
