@@ -71,6 +71,12 @@ def _planted_bugs() -> Iterable[str]:
     return bugs_of_runtime()
 
 
+def _known_bugs() -> Iterable[str]:
+    from barrier_tck.harness.yardstick.bugs import known_bugs
+
+    return (bug.id for bug in known_bugs())
+
+
 def _scopes() -> Iterable[str]:
     from barrier_tck.harness.reference.exhaustive.scopes import SCOPES
 
@@ -114,6 +120,7 @@ LEVELS = one_of("contract", "crash", "chaos")
 WORKLOADS = one_of_names(_workloads)
 CLAUSES = several_of(_clauses)
 PLANTED_BUGS = several_of(_planted_bugs)
+KNOWN_BUGS = one_of_names(_known_bugs)
 PLANTED_BUG = one_of_names(_planted_bugs)
 SCOPES = one_of_names(_scopes)
 CAPABILITIES = several_of(_capabilities)

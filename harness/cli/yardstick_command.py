@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.cli.signals import sigterm_like_ctrl_c
@@ -26,7 +27,12 @@ _MINUTES_MAX = 1_440.0
 def yardstick(
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="ID", help="A bug; may be given several times. Default: all."),
+        typer.Option(
+            "--only",
+            metavar="ID",
+            help="A bug; may be given several times. Default: all.",
+            autocompletion=completion.KNOWN_BUGS,
+        ),
     ] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="List the bugs, and what became of them, and run nothing.")

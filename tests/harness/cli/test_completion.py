@@ -62,6 +62,8 @@ def test_every_option_whose_values_are_known_completes_them() -> None:
         (completion.COMPARED_SYSTEMS, "mine:M,reference-sp", ["mine:M,reference-spark"]),
         (completion.SCOPES, "line-un", ["line-unaligned"]),
         (completion.WORLDS, "si", ["simulated"]),
+        (completion.KNOWN_BUGS, "SPARK-529", []),
+        (completion.KNOWN_BUGS, "SPARK-5263", ["SPARK-52637"]),
     ],
 )
 def test_the_last_name_of_a_list_is_completed(
