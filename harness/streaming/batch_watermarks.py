@@ -23,29 +23,25 @@ class BatchWatermarks:
         compared = output.watermarks if output is not None else None
         if compared is None:
             why = f": {first_line(output.problem)}" if output is not None and output.problem else ""
-            return self._finding(
-                Verdict.UNKNOWN, f"the watermarks of the micro-batches were not looked at{why}"
+            return Finding(
+                self.name,
+                self.clauses,
+                Verdict.UNKNOWN,
+                f"the watermarks of the micro-batches were not looked at{why}",
             )
         counts = {"micro_batches": compared.batches, EXERCISED: compared.advances}
         if not compared.batches:
-            return self._finding(Verdict.VALID, "the query has no watermark", counts)
+            return Finding(self.name, self.clauses, Verdict.VALID, "the query has no watermark", counts)
         if compared.differences:
             examples = tuple(difference.sentence for difference in compared.differences)
-            return self._finding(Verdict.INVALID, examples[0], counts, examples)
+            return Finding(self.name, self.clauses, Verdict.INVALID, examples[0], counts, examples)
         if context.history.end is not End.FINISHED:
-            return self._finding(Verdict.UNKNOWN, "the query did not consume its input", counts)
+            return Finding(
+                self.name, self.clauses, Verdict.UNKNOWN, "the query did not consume its input", counts
+            )
         what = "those of an undisturbed run" if compared.exact else "none beyond what the rows allow"
         summary = (
             f"the watermarks of {compared.batches} micro-batches never went back, and are {what}; they went on "
             f"{compared.advances} times"
         )
-        return self._finding(Verdict.VALID, summary, counts)
-
-    def _finding(
-        self,
-        verdict: Verdict,
-        summary: str,
-        counts: dict[str, int] | None = None,
-        examples: tuple[str, ...] = (),
-    ) -> Finding:
-        return Finding(self.name, self.clauses, verdict, summary, counts or {}, examples)
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)

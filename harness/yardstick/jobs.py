@@ -5,6 +5,7 @@ They are found by name, in processes that import this module.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
@@ -35,20 +36,8 @@ def _started(rows: DataFrame, place: QueryPlace, output_mode: str) -> StreamingQ
 # --- totals by key, in the state stores that Spark has ----------------------------------------------------------------
 
 totals_by_key = StreamingJob(query=totals, sink=overwrite, output_mode="update", latest_by=("key",))
-totals_in_rocksdb = StreamingJob(
-    query=totals,
-    sink=overwrite,
-    output_mode="update",
-    latest_by=("key",),
-    conf=settings_of("SPARK-54389"),
-)
-totals_with_maintenance = StreamingJob(
-    query=totals,
-    sink=overwrite,
-    output_mode="update",
-    latest_by=("key",),
-    conf=settings_of("SPARK-46547"),
-)
+totals_in_rocksdb = replace(totals_by_key, conf=settings_of("SPARK-54389"))
+totals_with_maintenance = replace(totals_by_key, conf=settings_of("SPARK-46547"))
 
 
 # --- what was shown, and what was clicked within three seconds -------------------------------------------------------
