@@ -104,11 +104,12 @@ class _WithTimes:
     ) -> None:
         self._spark, self._job, self._place = spark, job, place
         self._restarted_before = restarted_before
-        self._batches = noted_batches(Path(place.checkpoint))
+        noted = noted_batches(Path(place.checkpoint))
+        self._batches, self._alike = noted.batches, noted.alike
 
     def by_undisturbed_run(self) -> ExpectedRows:
         """Return what an undisturbed run gives, of a query that Spark refuses as a batch."""
-        run = self._run()
+        run = self._comparable_run()
         left = left_by(self._job, run.rows, len(self._batches) - 1)
         if left is None:
             raise NotNoted(
@@ -127,9 +128,9 @@ class _WithTimes:
         """
         seen = observed_input(observed, self._batches, partial(delay_ms, self._spark))
         whole = self._due(given)
-        if seen.late is None and seen.knows_files and whole.early is None:
+        if seen.late is None and seen.knows_files and (whole.early is None or not self._alike):
             return replace(whole, watermarks=self._watermarks(seen.greatest_ms, None))
-        run = self._run()
+        run = self._comparable_run()
         watermarks = self._watermarks(seen.greatest_ms, run)
         found = replace(
             whole, early=None, against=Reference.UNDISTURBED, watermarks=watermarks, late=seen.late
@@ -160,7 +161,23 @@ class _WithTimes:
     def _due(self, given: DataFrame) -> ExpectedRows:
         return _by_watermark(self._spark, self._job, self._place, given)
 
+    def _comparable_run(self) -> UndisturbedRun:
+        """Return an undisturbed run with the watermarks of the query, if there is one.
+
+        A new driver of a query with several watermarks knows none of them until each has met a row. So theirs may stay
+        behind, and then the run is one that is started again at the same micro-batches.
+        """
+        run = self._run()
+        noted = tuple(batch.watermark_ms for batch in self._batches)
+        if self._restarted_before and run.watermarks_ms != noted:
+            streamed = streamed_plan(self._spark, self._job, self._place)
+            if streamed.number_of_watermarks() > 1:
+                return self._run(self._restarted_before)
+        return run
+
     def _run(self, restarted_before: Sequence[int] = ()) -> UndisturbedRun:
+        if not self._alike:
+            raise NotNoted("its sources took other files each in some micro-batch")
         # Whoever removes the place removes it, too, if this process is killed meanwhile.
         parent = Path(self._place.checkpoint).parent
         directory = Path(tempfile.mkdtemp(prefix="undisturbed-", dir=parent))
@@ -169,16 +186,9 @@ class _WithTimes:
         )
 
     def _watermarks(self, greatest_ms: Sequence[int], run: UndisturbedRun | None) -> WatermarkComparison:
-        """Compare the watermarks that are noted with what they must be.
-
-        A new driver of a query with several watermarks knows none of them until each has met a row. So theirs may stay
-        behind, and are compared with a run that is started again at the same micro-batches.
-        """
         noted = [batch.watermark_ms for batch in self._batches]
-        if run is not None and self._restarted_before and list(run.watermarks_ms) != noted:
-            streamed = streamed_plan(self._spark, self._job, self._place)
-            if streamed.number_of_watermarks() > 1:
-                run = self._run(self._restarted_before)
+        # If one source is ahead, it is not known when the watermark has met a row first.
+        greatest_ms = greatest_ms if self._alike else ()
         return compared_watermarks(noted, greatest_ms, run.watermarks_ms if run is not None else None)
 
 

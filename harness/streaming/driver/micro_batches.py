@@ -50,36 +50,54 @@ class MicroBatch:
     """Milliseconds since 1970; 0 before there is any."""
 
 
+@dataclass(frozen=True)
+class NotedBatches:
+    """All micro-batches of a query, from the first."""
+
+    batches: tuple[MicroBatch, ...]
+    alike: bool
+    """Whether each source took the same files in each micro-batch. A join of a stream with itself has two sources, of
+    which one may be ahead after a failure; then ``batches`` has each file where the last of them took it."""
+
+
 class NotNoted(ValueError):
     """A checkpoint directory does not say what each micro-batch took; the text says why."""
 
 
-def noted_batches(checkpoint: Path) -> tuple[MicroBatch, ...]:
-    """Return all micro-batches of a query, from the first.
+def noted_batches(checkpoint: Path) -> NotedBatches:
+    """Return what the checkpoint directory of a query says of its micro-batches.
 
-    Raises NotNoted if that is not known: notes of the first ones are deleted in time, some may be damaged, a source may
-    read no files, and one that is read twice may have been read in other parts each time.
+    Raises NotNoted if it does not say it of all of them: notes of the first ones are deleted in time, some may be
+    damaged, and a source may read no files.
     """
     numbers = sorted(int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdigit())
     if not numbers or numbers != list(range(len(numbers))):
         raise NotNoted("its checkpoint directory does not have the offsets of all micro-batches")
     try:
-        sources = [_entries(checkpoint, source) for source in _sources(checkpoint)]
-        found, taken = [], -1
-        for number in numbers:
-            offsets = _Offsets(checkpoint / "offsets" / str(number))
-            ends = [offsets.last_entry(source) for source in range(len(sources))]
-            if not ends or len(set(ends)) > 1 or any(entries != sources[0] for entries in sources):
-                raise NotNoted(f"its sources took other files each in micro-batch {number}, or read no files")
-            files = [Path(path).name for path, entry in sources[0].items() if taken < entry <= ends[0]]
-            given = tuple(name for name in files if name != WITHOUT_INPUT)
-            found.append(MicroBatch(number, given, offsets.watermark_ms))
-            taken = ends[0]
-    except NotNoted:
-        raise
+        offsets = [_Offsets(checkpoint / "offsets" / str(number)) for number in numbers]
+        taken = [_taken_by_source(checkpoint, source, offsets) for source in _sources(checkpoint)]
+        marks = [noted.watermark_ms for noted in offsets]
     except (ValueError, LookupError) as error:  # half a file, which a fault has left
         raise NotNoted(f"its checkpoint directory is damaged ({error})") from error
-    return tuple(found)
+    if not taken:
+        raise NotNoted("its sources read no files")
+    last = {name: max(source.get(name, 0) for source in taken) for source in taken for name in source}
+    batches = tuple(
+        MicroBatch(number, tuple(name for name, batch in last.items() if batch == number), mark)
+        for number, mark in enumerate(marks)
+    )
+    return NotedBatches(batches, alike=all(source == taken[0] for source in taken))
+
+
+def _taken_by_source(checkpoint: Path, source: int, offsets: Sequence[_Offsets]) -> dict[str, int]:
+    """Return the name of each file that a source has taken, in their order -> its micro-batch."""
+    ends = [noted.last_entry(source) for noted in offsets]
+    found = {}
+    for path, entry in _entries(checkpoint, source).items():
+        batch = next((number for number, end in enumerate(ends) if entry <= end), None)
+        if batch is not None and Path(path).name != WITHOUT_INPUT:
+            found[Path(path).name] = batch
+    return found
 
 
 def last_watermark_ms(checkpoint: Path) -> int:

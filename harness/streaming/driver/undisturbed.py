@@ -79,7 +79,7 @@ def undisturbed_run(
                 query.processAllAvailable()
         finally:
             query.stop()
-    watermarks = tuple(batch.watermark_ms for batch in noted_batches(checkpoint))
+    watermarks = tuple(batch.watermark_ms for batch in noted_batches(checkpoint).batches)
     return UndisturbedRun(spark.read.parquet(str(output)), watermarks, str(checkpoint))
 
 
