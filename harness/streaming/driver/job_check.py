@@ -24,12 +24,13 @@ from barrier_tck.harness.streaming.driver.expected_rows import (
     merged,
     streamed_plan,
 )
+from barrier_tck.harness.streaming.driver.input_rows import rendered
 from barrier_tck.harness.streaming.driver.micro_batches import MicroBatch
 from barrier_tck.harness.streaming.driver.undisturbed import undisturbed_run
 from barrier_tck.harness.streaming.query_rpc import JobCheck
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from barrier_tck.harness.streaming.driver.query_plan import QueryPlan
     from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace, Upserts
@@ -145,8 +146,8 @@ def _differs_undisturbed(
             return
         lost = expected.due.exceptAll(given).limit(1).collect()
         more = given.exceptAll(expected.due).limit(1).collect()
-        shown = [f"the batch has {_rendered(row)}" for row in lost]
-        shown += [f"the stream has {_rendered(row)}" for row in more]
+        shown = [f"the batch has {rendered(row.asDict())}" for row in lost]
+        shown += [f"the stream has {rendered(row.asDict())}" for row in more]
         yield (
             "without any fault, and where no late row has a part in it, the query gives other rows as a stream than as "
             f"a batch: {', '.join(shown)}. So the batch does not tell what it must commit. {_how_to_say_it(job)}"
@@ -168,10 +169,6 @@ def _alone(place: QueryPlace) -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _rendered(row: Row) -> str:
-    return ", ".join(f"{name}={value}" for name, value in row.asDict().items())
 
 
 def _unknown_columns(job: QueryDefinition, rows: DataFrame) -> Iterator[str]:
